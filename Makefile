@@ -1,0 +1,64 @@
+# Every target sets up what it needs in .venv by itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NT := .venv-neural-tangents
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test bench lint docs reference clean help
+.DEFAULT_GOAL := help
+
+help:  ## show the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.demo  ## classify digits with infinitely wide networks, and draw a picture (mnngp-demo.png)
+	$(BIN)/mnngp demo
+
+test: $(VENV)/.dev  ## run all tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev  ## check style (ruff) and types (mypy, strict)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.docs  ## build the documentation to site/
+	$(BIN)/python docs/make_figures.py
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+bench: $(VENV)/.dev $(NT)/.ready  ## compare with neural-tangents; writes benchmarks/results/
+	$(BIN)/python benchmarks/kernel.py --peer $(NT)/bin/python
+
+reference: $(NT)/.ready  ## make the reference values of neural-tangents again
+	$(NT)/bin/python tests/reference/neural_tangents_reference.py
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) $(NT) site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src -name '*.nbi' -o -name '*.nbc' | xargs rm -f
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mnngp needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "setting up $(VENV) (once) ..."
+	$(INSTALL) --editable '.[experiments]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "setting up $(VENV) (once) ..."
+	$(INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "setting up $(VENV) (once) ..."
+	$(INSTALL) --editable '.[docs]'
+	@touch $@
+
+# The peer of the benchmark no longer imports with today's JAX and NumPy: it gets an environment of its own.
+$(NT)/.ready:
+	@echo "setting up $(NT) (once) ..."
+	$(PYTHON) -m venv $(NT)
+	$(NT)/bin/python -m pip install --quiet --disable-pip-version-check 'neural-tangents==0.6.5' 'jax==0.4.30' 'jaxlib==0.4.30' 'numpy<2' 'scipy<1.13'
+	@touch $@

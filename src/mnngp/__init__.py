@@ -1,0 +1,55 @@
+"""Infinitely wide maxout networks as Gaussian processes.
+
+The names below are the public interface. They are imported when first used, so that ``import mnngp`` and ``mnngp --help`` are
+quick; the compiled code is loaded with the first kernel matrix.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mnngp import plots, theory
+    from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReLU, TabulatedMaxout, Tanh
+    from mnngp.kernels import MaxoutKernel, NetworkKernel
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "mnngp.activations": ("Activation", "Maxout", "ReLU", "LeakyReLU", "Abs", "Erf", "Tanh", "GELU", "TabulatedMaxout"),
+    "mnngp.kernels": ("MaxoutKernel", "NetworkKernel"),
+}
+_SUBMODULES = ("plots", "theory")
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [
+    "GELU",
+    "Abs",
+    "Activation",
+    "Erf",
+    "LeakyReLU",
+    "Maxout",
+    "MaxoutKernel",
+    "NetworkKernel",
+    "ReLU",
+    "TabulatedMaxout",
+    "Tanh",
+    "__version__",
+    "plots",
+    "theory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"mnngp.{name}")
+    if name not in _MODULE:
+        raise AttributeError(f"module 'mnngp' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

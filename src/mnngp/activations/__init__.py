@@ -1,0 +1,21 @@
+"""Activations: what one layer does to a pair of correlated Gaussians."""
+
+from mnngp.activations.base import Activation, HomogeneousActivation
+from mnngp.activations.homogeneous import Abs, LeakyReLU, ReLU
+from mnngp.activations.maxout import Maxout
+from mnngp.activations.smooth import GELU, Erf, SmoothActivation, Tanh
+from mnngp.activations.table import TabulatedMaxout
+
+__all__ = [
+    "GELU",
+    "Abs",
+    "Activation",
+    "Erf",
+    "HomogeneousActivation",
+    "LeakyReLU",
+    "Maxout",
+    "ReLU",
+    "SmoothActivation",
+    "TabulatedMaxout",
+    "Tanh",
+]

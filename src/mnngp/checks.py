@@ -1,0 +1,101 @@
+"""Arguments are checked at the door: each error names the argument, its value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnngp.errors import InputError
+
+Array = NDArray[Any]
+
+
+def positive_int(name: str, value: object) -> int:
+    """Return ``value`` as an int, or raise: a rank, a depth, a number of points."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or value < 1:
+        raise InputError(f"{name} must be a positive integer (1, 2, 3, ...), got {value!r}")
+    return int(value)
+
+
+def real(name: str, value: object, *, low: float, high: float = math.inf, strict: bool = False) -> float:
+    """Return ``value`` as a finite float in [low, high] (``strict``: above low), or raise."""
+    is_number = isinstance(value, Real | np.floating) and not isinstance(value, bool | np.bool_)
+    number = float(value) if is_number else math.nan  # type: ignore[arg-type]
+    inside = low < number <= high if strict else low <= number <= high
+    if not (math.isfinite(number) and inside):
+        bound = f"{'above' if strict else 'at least'} {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
+        raise InputError(f"{name} must be a finite number {bound}, got {value!r}")
+    return number
+
+
+def variances(name: str, value: object, count: int, *, zero: bool) -> NDArray[np.float64]:
+    """Return one variance for each of ``count`` affine maps, from a scalar or a sequence."""
+    if isinstance(value, Real | np.floating) and not isinstance(value, bool | np.bool_):
+        return np.full(count, real(name, value, low=0.0, strict=not zero))
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise InputError(f"{name} must be a number or a sequence of {count} numbers, got {value!r}")
+    if np.ndim(value) != 1 or len(value) != count:
+        raise InputError(
+            f"{name} must be one number, or {count} numbers for {count - 1} hidden layers (one for the "
+            f"affine map before each activation, and one for the output), got {np.shape(value)} values: {value!r}"
+        )
+    return np.array([real(f"{name}[{i}]", v, low=0.0, strict=not zero) for i, v in enumerate(value)])
+
+
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of the allowed words."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return value
+
+
+def real_array(name: str, value: Any) -> Array:
+    """Return ``value`` as a numeric array (bool, integer or float), refusing everything else."""
+    if hasattr(value, "toarray"):  # scipy.sparse matrices and arrays
+        raise InputError(f"{name} is sparse ({type(value).__name__}); pass a dense array, e.g. {name}.toarray()")
+    if np.ma.is_masked(value):
+        raise InputError(f"{name} is a masked array with masked entries; fill or drop them first")
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{name} cannot be made an array: {error}") from error
+    if array.dtype.kind not in "biuf":
+        raise InputError(
+            f"{name} must be numeric (bool, integer or float), got dtype {array.dtype}"
+            + ("; convert the columns to numbers first" if array.dtype.kind in "OSUV" else "")
+        )
+    return array
+
+
+def points(name: str, value: Any, columns: int | None = None) -> Array:
+    """Return ``value`` as a finite numeric matrix, a row a point.
+
+    The array keeps its dtype and layout; nothing is copied.
+    """
+    array = real_array(name, value)
+    if array.ndim != 2:
+        raise InputError(
+            f"{name} must have 2 dimensions (points, features), got shape {array.shape}"
+            + (f"; for a single feature use {name}.reshape(-1, 1)" if array.ndim == 1 else "")
+        )
+    if 0 in array.shape:
+        raise InputError(f"{name} must have at least one point and one feature, got shape {array.shape}")
+    if columns is not None and array.shape[1] != columns:
+        raise InputError(f"{name} must have {columns} columns, as X has, got shape {array.shape}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise InputError(f"{name} must be finite, got {name}[{row}, {column}] = {array[row, column]}")
+    return array
+
+
+def correlations(name: str, value: Any) -> NDArray[np.float64]:
+    """Return ``value`` as correlations in [-1, 1]; rounding of 1e-12 past the ends is taken off."""
+    array = np.asarray(real_array(name, value), dtype=np.float64)
+    if not np.all(np.abs(array) <= 1.0 + 1e-12):  # also false for NaN
+        worst = array[~(np.abs(array) <= 1.0 + 1e-12)].flat[0]
+        raise InputError(f"{name} must be correlations in [-1, 1], got {worst}")
+    return np.clip(array, -1.0, 1.0)

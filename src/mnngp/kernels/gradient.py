@@ -1,0 +1,190 @@
+"""Kernel matrices with their derivatives in the logarithms of the variances.
+
+The derivative is carried forward beside the distance, through the same steps: with ``dE/du = P`` the derivative of an ``arccos``
+never appears, and everything is finite for equal, opposite and zero inputs. Of each point only ``λ_i = ∂ log v_i`` is needed:
+
+    λ' = β² ġ_b + M α² (ġ_w + λ),     β̇ = ½ β (ġ_b - λ'),     α̇ = ½ α (ġ_w + λ - λ'),
+
+where ġ_b and ġ_w say how much log bias_var and log weight_var of this layer move (1 or 0).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mnngp.activations.series import Vector
+from mnngp.kernels import recursion, strips, threads
+from mnngp.kernels.compiled import compiled
+from mnngp.kernels.layers import Step, inputs, log_variance_derivative, walk
+from mnngp.kernels.matrix import Matrix, diagonal_values, matrix, scale_shift
+from mnngp.kernels.points import Points
+from mnngp.kernels.program import pack, tables
+from mnngp.kernels.strips import HERMITE, HERMITE_REFERENCE, Array, Program, Tables
+from mnngp.kernels.structure import Network
+
+_TASK = 64  # rows a thread takes at a time
+
+Direction = tuple[Vector, Vector]
+"""For each layer how much log weight_var and log bias_var move."""
+
+
+def matrix_and_gradient(network: Network, x: Points, directions: Sequence[Direction]) -> tuple[Matrix, Matrix]:
+    """The symmetric kernel matrix, and its derivative in each direction along the last axis."""
+    if not directions:
+        kernel, _ = matrix(network, x, None)
+        return kernel, np.empty((*kernel.shape, 0), dtype=network.dtype)
+    points = inputs(x.square_lengths)
+    steps = list(walk(points, network.layers))
+    shift = scale_shift(network, points, normalized=False)
+    scale = (np.sqrt(points.variance) * 2.0 ** (points.exponent - shift)).astype(network.dtype)
+    program, table = pack(steps, network.dtype), tables(steps, slice(None), network.dtype)
+    cosines = np.matmul(x.directions, x.directions.T)
+    refine = network.dtype.type(recursion.REFINE[network.dtype])
+    kernel = np.empty_like(cosines)
+    gradient = np.empty((len(directions), *cosines.shape), dtype=network.dtype)
+    values = diagonal_values(network, points, shift)
+    for direction, slab in zip(directions, gradient, strict=True):
+        rates, growth, on_diagonal = _rates(network, steps, values, direction)
+
+        def task(first: int, rates: Tables = rates, growth: Vector = growth, slab: Matrix = slab) -> None:
+            last = min(first + _TASK, len(x))
+            transform(cosines, kernel, slab, first, last, network.tangent, program, table, rates, scale, growth, x.directions, refine)
+
+        threads.spread(task, range(0, len(x), _TASK)[::-1], work=4.0 * kernel.size * len(steps))
+        np.fill_diagonal(slab, on_diagonal)
+    np.fill_diagonal(kernel, values)
+    return kernel, np.moveaxis(gradient, 0, -1)
+
+
+def _rates(network: Network, steps: Sequence[Step], values: Vector, direction: Direction) -> tuple[Tables, Vector, Vector]:
+    """The derivatives of the steps' tables, of log v behind them, and of the kernel's diagonal."""
+    growth = np.zeros_like(steps[0].a)  # λ
+    tangent, tangent_rate = np.zeros_like(growth), np.zeros_like(growth)
+    rows: dict[str, list[Vector]] = {"a": [], "p": [], "r": [], "deviation": [np.empty((0, len(growth)))]}
+    for step, weight, bias in zip(steps, *direction, strict=True):
+        if step.kind == HERMITE:
+            coefficients = (step.reference[:, None] + step.deviation).T
+            along = log_variance_derivative(coefficients)
+            after = step.beta**2 * bias + (coefficients**2).sum(axis=1) * weight + 2.0 * growth * (coefficients * along).sum(axis=1)
+            change = 0.5 * coefficients * (weight - after)[:, None] + along * growth[:, None]
+            degree = np.arange(coefficients.shape[1])
+            factor, factor_rate = coefficients**2 @ degree, 2.0 * (coefficients * change) @ degree
+            a_rate, r_rate = np.zeros_like(growth), change[:, 0] / 2.0
+            rows["deviation"].append(change.T)
+        else:
+            moment = step.second_moment
+            after = step.beta**2 * bias + moment * step.a**2 * (weight + growth)
+            a_rate = 0.5 * step.a * (weight + growth - after)
+            r_rate = math.sqrt(moment) * a_rate / 2.0
+            factor, factor_rate = step.slope_at_one * step.a**2, 2.0 * step.slope_at_one * step.a * a_rate
+        rows["a"].append(a_rate)
+        rows["p"].append(0.5 * step.beta * (bias - after) / 2.0)
+        rows["r"].append(r_rate)
+        tangent_rate = factor_rate * tangent + factor * tangent_rate
+        tangent = 1.0 + factor * tangent
+        growth = after
+    on_diagonal = values * (growth + tangent_rate / tangent) if network.tangent else values * growth
+    packed = Tables(*(np.stack(rows[name]) for name in ("a", "p", "r")), np.concatenate(rows["deviation"]))
+    return Tables(*(part.astype(network.dtype) for part in packed)), growth.astype(network.dtype), on_diagonal
+
+
+@compiled
+def hermite_gradient(
+    u: Array, du: Array, i: int, j0: int, reference: Array, deviation: Array, rate: Array,
+    q: Array, dq: Array, slope: Array, dslope: Array, power: Array, lower_power: Array, total: Array,
+) -> None:  # fmt: skip
+    """As ``strips.hermite_values``, with the derivatives of both sums."""
+    one = u.dtype.type(1.0)
+    two = u.dtype.type(2.0)
+    half = u.dtype.type(0.5)
+    quarter = u.dtype.type(0.25)
+    zero = u.dtype.type(0.0)
+    width = u.shape[0]
+    for j in range(width):
+        q[j] = dq[j] = slope[j] = dslope[j] = total[j] = lower_power[j] = zero
+        power[j] = one
+    for k in range(1, reference.shape[0]):
+        degree = u.dtype.type(k)
+        below = u.dtype.type(k - 1)
+        for j in range(width):
+            apart = deviation[k, i] - deviation[k, j0 + j]
+            apart_rate = rate[k, i] - rate[k, j0 + j]
+            mine = reference[k] + deviation[k, i]
+            theirs = reference[k] + deviation[k, j0 + j]
+            product = mine * theirs
+            product_rate = rate[k, i] * theirs + mine * rate[k, j0 + j]
+            total[j] += power[j]
+            q[j] += quarter * apart * apart + product * u[j] * total[j]
+            dq[j] += half * apart * apart_rate + product_rate * u[j] * total[j] + product * degree * power[j] * du[j]
+            slope[j] += degree * product * power[j]
+            dslope[j] += degree * (product_rate * power[j] - two * product * below * lower_power[j] * du[j])
+            lower_power[j] = power[j]
+            power[j] *= one - two * u[j]
+
+
+@compiled
+def transform(
+    cosines: Array, kernel: Array, slab: Array, first: int, last: int, tangent: bool,
+    program: Program, table: Tables, rates: Tables, scale: Array, growth: Array, points: Array, refine: Any,
+) -> None:  # fmt: skip
+    """Rows ``first`` to ``last``, left of the diagonal and mirrored: the kernel, and its derivative to ``slab``."""
+    one = cosines.dtype.type(1.0)
+    two = cosines.dtype.type(2.0)
+    half = cosines.dtype.type(0.5)
+    # u (1-u) from below: u itself is accurate at zero, but 1-u is rounded, and c ≥ √eps is then as good.
+    tiny = cosines.dtype.type(np.finfo(cosines.dtype).tiny)
+    eps = cosines.dtype.type(np.finfo(cosines.dtype).eps)
+    size = recursion.STRIP
+    buffer = np.empty((13, size), cosines.dtype)
+    for j0 in range(0, last, size):
+        for i in range(first, last):
+            end = min(j0 + size, i)
+            width = end - j0
+            if width <= 0:
+                continue
+            u, du, t, dt = buffer[0, :width], buffer[1, :width], buffer[2, :width], buffer[3, :width]
+            e, de, slope, dslope = buffer[4, :width], buffer[5, :width], buffer[6, :width], buffer[7, :width]
+            x, far, work = buffer[8, :width], buffer[9, :width], buffer[10, :width]
+            recursion.distances(cosines[i, j0:end], i, j0, points, points, refine, u)
+            buffer[1:4] = 0.0
+            for step in range(program.kind.shape[0]):
+                if program.kind[step] == HERMITE:
+                    span = program.span[step, HERMITE_REFERENCE]
+                    start, stop = program.deviation_span[step, 0], program.deviation_span[step, 1]
+                    hermite_gradient(
+                        u, du, i, j0, program.series[span[0] : span[1]], table.deviation[start:stop], rates.deviation[start:stop],
+                        e, de, slope, dslope, x, far, work,
+                    )  # fmt: skip
+                else:
+                    strips.homogeneous_values(program, step, u, 2 if tangent else 1, e, slope, dslope, x, far, work)
+                    for j in range(width):
+                        both = table.a[step, i] * table.a[step, j0 + j]
+                        both_rate = rates.a[step, i] * table.a[step, j0 + j] + table.a[step, i] * rates.a[step, j0 + j]
+                        bend = dslope[j] / math.sqrt(max(u[j], tiny) * max(one - u[j], eps)) if tangent else one
+                        dslope[j] = both_rate * slope[j] + both * bend * du[j]
+                        de[j] = both_rate * e[j] + both * slope[j] * du[j]
+                        e[j] *= both
+                        slope[j] *= both
+                for j in range(width):
+                    dp = table.p[step, i] - table.p[step, j0 + j]
+                    dr = table.r[step, i] - table.r[step, j0 + j]
+                    dp_rate = rates.p[step, i] - rates.p[step, j0 + j]
+                    dr_rate = rates.r[step, i] - rates.r[step, j0 + j]
+                    u[j] = dp * dp + dr * dr + e[j]
+                    du[j] = two * (dp * dp_rate + dr * dr_rate) + de[j]
+                    dt[j] = -two * du[j] + dslope[j] * t[j] + slope[j] * dt[j]
+                    t[j] = one - two * u[j] + slope[j] * t[j]
+            for j in range(width):
+                both = scale[i] * scale[j0 + j]
+                value = t[j] if tangent else one - two * u[j]
+                change = dt[j] if tangent else -two * du[j]
+                kernel[i, j0 + j] = both * value
+                slab[i, j0 + j] = both * (value * half * (growth[i] + growth[j0 + j]) + change)
+        for j in range(j0, min(j0 + size, last)):
+            for i in range(max(first, j + 1), last):
+                kernel[j, i] = kernel[i, j]
+                slab[j, i] = slab[i, j]

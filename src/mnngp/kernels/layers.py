@@ -1,0 +1,200 @@
+"""What the recursion needs of each point: its variances through the layers.
+
+With ``v_i`` the variance of point i before a layer and ``v'_i = b + w V(v_i)`` after it (``V(v) = M v`` for a homogeneous
+activation; eq. (14) of the paper on the diagonal), the step of the distance ``u_ij`` is (maths.md, section 3)
+
+    β_i = √(b/v'_i),  α_i = √(w v_i/v'_i),   u'_ij = ¼ (β_i - β_j)² + ¼ M (α_i - α_j)² + ½ α_i α_j D(u_ij).
+
+In the ordered phase all v_i run into one fixed point and u falls far below rounding; then ``β_i - β_j`` taken from rounded
+numbers is noise that would swamp u. So each point carries its deviation ``e_i = v_i - v_ref`` from a reference point as a
+number of its own (it obeys a recursion of its own, ``e' = w M e``), and the tables hold ``p_i = (β_i - β_ref)/2`` and
+``r_i = √M (α_i - α_ref)/2``, each with full relative accuracy.
+
+The input itself is a linear layer: v_i = |x_i|²/d and ``u_ij = (1 - cos∠(x_i, x_j))/2`` before it. Nothing of the data but these
+two is used, and neither depends on a hyperparameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mnngp.activations import HomogeneousActivation, SmoothActivation, TabulatedMaxout
+from mnngp.activations.profile import Profile, linear_profile
+from mnngp.activations.series import Vector
+from mnngp.kernels import strips
+from mnngp.kernels.structure import Layer
+
+
+def _nothing() -> Vector:
+    return np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One layer for given points: how it moves distances and tangents."""
+
+    kind: int
+    a: Vector
+    p: Vector
+    r: Vector
+    beta: Vector  # √(b/v')
+    second_moment: float  # M and P(1) of a homogeneous activation
+    slope_at_one: float
+    reach: float  # no distance before this step is larger
+    profile: Profile | None = None
+    table: Vector = field(default_factory=_nothing)
+    reference: Vector = field(default_factory=_nothing)  # HERMITE: coefficients A_k of the reference point
+    deviation: Vector = field(default_factory=_nothing)  # HERMITE: A_ik - A_k, a row a degree
+
+
+@dataclass
+class Diagonal:
+    """Where the points are after some layers: ``K_ii = variance_i · 4^exponent``.
+
+    The power of four keeps variances of any depth inside floating point, without rounding.
+    """
+
+    variance: Vector
+    reference: float
+    deviation: Vector
+    tangent: Vector  # Θ_ii / K_ii
+    exponent: int = 0
+    reach: float = 1.0
+
+    def rescale(self) -> None:
+        """Move a common power of four out of the variances when they leave a comfortable range."""
+        _, power = np.frexp(max(self.reference, float(self.variance.max())))
+        shift = int(power) // 2 if abs(int(power)) > 128 else 0
+        if shift:
+            self.variance = np.ldexp(self.variance, -2 * shift)
+            self.deviation = np.ldexp(self.deviation, -2 * shift)
+            self.reference = float(np.ldexp(self.reference, -2 * shift))
+            self.exponent += shift
+
+
+def inputs(square_lengths: Vector) -> Diagonal:
+    """The points before the first layer, from ``|x_i|²/d``."""
+    reference = float(np.median(square_lengths))
+    points = Diagonal(
+        variance=square_lengths,
+        reference=reference,
+        deviation=square_lengths - reference,
+        tangent=np.zeros_like(square_lengths),
+    )
+    points.rescale()
+    return points
+
+
+def walk(points: Diagonal, layers: Sequence[Layer]) -> Iterator[Step]:
+    """Take the points through the layers, in place, yielding each layer's step."""
+    for layer in layers:
+        if isinstance(layer.activation, SmoothActivation):
+            yield _smooth_step(points, layer, layer.activation)
+        else:
+            yield _homogeneous_step(points, layer)
+        points.rescale()
+
+
+def _homogeneous_step(points: Diagonal, layer: Layer) -> Step:
+    activation, w = layer.activation, layer.weight_var
+    b = float(np.ldexp(layer.bias_var, -2 * points.exponent))
+    profile: Profile | None
+    table = _nothing()
+    if isinstance(activation, TabulatedMaxout):
+        profile, table = None, activation.values
+        moment, slope_at_one = float(table[-1]), float(table[-1] - table[-2]) * (len(table) - 1) / 2.0
+        largest_fall, nonnegative, kind = float(table[-1] - table.min()), bool(table.min() >= 0.0), strips.TABLE
+    else:
+        profile = activation.profile if isinstance(activation, HomogeneousActivation) else linear_profile()
+        moment, slope_at_one = profile.second_moment, float(profile.slope(np.zeros(1))[0])
+        largest_fall = profile.largest_fall(points.reach)
+        nonnegative = profile.nonnegative
+        kind = strips.LINEAR if profile.linear else strips.NEAR if points.reach <= 0.5 else strips.WHOLE
+
+    v, e, ref = points.variance, points.deviation, points.reference
+    v_next, e_next, ref_next = b + w * moment * v, w * moment * e, b + w * moment * ref
+    root, root_ref = _safe_sqrt(v_next), _safe_sqrt(ref_next)
+    a, a_ref = np.sqrt(w * v) / root, np.sqrt(w * ref) / root_ref
+    # α² - α_ref² = w b e / (v' v'_ref): a difference of squares gives the difference without cancellation
+    product = root * root_ref
+    away = w * (b / product) * (e / product) / np.maximum(a + a_ref, np.finfo(float).tiny)
+    p = -(e_next / product) * (np.sqrt(b) / (root + root_ref)) / 2.0
+    r = np.sqrt(moment) * away / 2.0
+    reach_next = np.ptp(p) ** 2 + np.ptp(r) ** 2 + 0.5 * float(a.max()) ** 2 * largest_fall * (1.0 + 1e-9)
+    step = Step(kind, a, p, r, np.sqrt(b) / root, moment, slope_at_one, points.reach, profile, table)
+
+    points.tangent = 1.0 + a * a * slope_at_one * points.tangent
+    points.variance, points.deviation, points.reference = v_next, e_next, float(ref_next)
+    points.reach = float(min(reach_next, 0.5 if nonnegative else 1.0))
+    return step
+
+
+def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -> Step:
+    w, b = layer.weight_var, layer.bias_var
+    v = np.ldexp(points.variance, 2 * points.exponent)
+    ref = float(np.ldexp(points.reference, 2 * points.exponent))
+    e = np.ldexp(points.deviation, 2 * points.exponent)
+    points.exponent = 0
+
+    terms = activation.checked_terms(float(max(v.max(), ref)))
+    c_ref = activation.hermite(np.array([ref]), terms)[0]
+    c_off = _hermite_deviation(activation, v, e, ref, c_ref)
+    ref_next = b + w * float(c_ref @ c_ref)
+    e_next = w * ((c_off * (2.0 * c_ref + c_off)).sum(axis=1))
+    v_next = b + w * ((c_ref + c_off) ** 2).sum(axis=1)
+    root, root_ref = _safe_sqrt(v_next), _safe_sqrt(ref_next)
+    inverse_off = -e_next / (root * root_ref * (root + root_ref))  # 1/√v' - 1/√v'_ref
+    reference = np.sqrt(w) * c_ref / root_ref
+    deviation = np.sqrt(w) * (c_off / root[:, None] + c_ref * inverse_off[:, None])
+    coefficients = reference + deviation
+    slope = (np.arange(terms) * coefficients**2).sum(axis=1)
+    # The constant's coefficient, k = 0, does not depend on ρ: it goes where a homogeneous layer has α.
+    step = Step(
+        strips.HERMITE,
+        a=np.zeros_like(v),
+        p=np.sqrt(b) * inverse_off / 2.0,
+        r=deviation[:, 0] / 2.0,
+        beta=np.sqrt(b) / root,
+        second_moment=0.0,
+        slope_at_one=0.0,
+        reach=points.reach,
+        reference=reference,
+        deviation=np.ascontiguousarray(deviation.T),
+    )
+
+    points.tangent = 1.0 + slope * points.tangent
+    points.variance, points.deviation, points.reference = v_next, e_next, float(ref_next)
+    # An odd series keeps negative correlations negative; one with a mean need not make them positive either.
+    points.reach = 1.0
+    return step
+
+
+def _hermite_deviation(activation: SmoothActivation, v: Vector, e: Vector, ref: float, c_ref: Vector) -> Vector:
+    """``c_k(v_i) - c_k(v_ref)``, a row a point, with relative accuracy also for variances that nearly agree."""
+    terms = len(c_ref)
+    away = np.log1p(e / ref) if ref > 0.0 else np.zeros_like(v)
+    if ref == 0.0 or np.abs(away).max() > 1e-3:
+        return np.concatenate([activation.hermite(part, terms) - c_ref for part in np.array_split(v, len(v) // 2048 + 1)])
+    # The Taylor series in log v. Its cut-off coefficients are below the series' own remainder.
+    derivative, result, factor = c_ref, np.zeros((len(v), terms)), np.ones_like(v)
+    for order in range(1, 9):
+        derivative = log_variance_derivative(derivative)
+        factor = factor * away / order
+        result += factor[:, None] * derivative
+    return result
+
+
+def log_variance_derivative(coefficients: Vector) -> Vector:
+    """``dc_k / d log v`` along the last axis: ``2 v dc_k/dv = k c_k + √((k+1)(k+2)) c_(k+2)``."""
+    k = np.arange(coefficients.shape[-1])
+    above = np.zeros_like(coefficients)
+    above[..., :-2] = coefficients[..., 2:]
+    return np.asarray(0.5 * (k * coefficients + np.sqrt((k + 1.0) * (k + 2.0)) * above))
+
+
+def _safe_sqrt(v: Vector | float) -> Vector:
+    """The square root, with one for zero: a point of variance zero has a zero row, whatever is divided by."""
+    return np.sqrt(np.where(np.asarray(v) > 0.0, v, 1.0))

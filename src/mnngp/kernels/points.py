@@ -1,0 +1,65 @@
+"""The data as the kernels see it: directions and lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnngp import checks
+from mnngp.activations.series import Vector
+from mnngp.errors import ScaleError
+from mnngp.kernels import threads
+
+_CHUNK = 1 << 18  # numbers converted at a time, to keep temporary memory small
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Rows of a data matrix, each as a unit vector and a squared length.
+
+    Attributes
+    ----------
+    directions : array (n, d)
+        ``x_i / |x_i|`` in the kernel's floating point type; a zero row stays zero.
+    square_lengths : array (n,)
+        ``|x_i|² / d``.
+    """
+
+    directions: NDArray[Any]
+    square_lengths: Vector
+
+    def __len__(self) -> int:
+        return len(self.square_lengths)
+
+    @staticmethod
+    def of(name: str, value: Any, dtype: np.dtype[Any], columns: int | None = None) -> Points:
+        """Check a data matrix and split it into directions and lengths.
+
+        Rows are brought near one by a power of two first, so that neither tiny nor huge entries lose their direction.
+        """
+        matrix = checks.points(name, value, columns)
+        count, width = matrix.shape
+        directions = np.empty((count, width), dtype=dtype)
+        lengths = np.empty(count)
+        rows = max(1, _CHUNK // width)
+
+        def split(start: int) -> None:
+            part = matrix[start : start + rows].astype(np.float64)
+            _, power = np.frexp(np.maximum(part.max(axis=1), -part.min(axis=1)))
+            if np.abs(power).max() > 100:
+                part = np.ldexp(part, -power[:, None])
+            else:
+                power[:] = 0
+            square = np.einsum("ij,ij->i", part, part)
+            with np.errstate(over="ignore"):
+                lengths[start : start + rows] = np.ldexp(square / width, 2 * power)
+            np.divide(part, np.sqrt(np.where(square > 0.0, square, 1.0))[:, None], out=directions[start : start + rows], casting="same_kind")
+
+        threads.spread(split, range(0, count, rows), work=matrix.size)
+        if not np.isfinite(lengths).all():
+            row = int(np.argmin(np.isfinite(lengths)))
+            raise ScaleError(f"{name}[{row}] is too long: its squared length overflows float64; scale {name} down")
+        return Points(directions, lengths)

@@ -1,0 +1,140 @@
+"""Steps, packed as arrays for compiled code; and a whole network collapsed into one step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from numpy.typing import NDArray
+
+from mnngp.activations.series import HALF_RANGE, Series, Vector
+from mnngp.errors import MnngpError
+from mnngp.kernels import strips
+from mnngp.kernels.layers import Step
+from mnngp.kernels.strips import Program, Tables
+
+Floats = NDArray[Any]
+TOLERANCE = {np.dtype(np.float64): 1e-15, np.dtype(np.float32): 3e-8}
+
+
+class _Packer:
+    """Collects series into one array and remembers where each stands."""
+
+    def __init__(self) -> None:
+        self.parts: list[Vector] = []
+        self.length = 0
+
+    def add(self, coefficients: Vector, *, even: bool = True) -> tuple[int, int]:
+        if even:  # the compiled recurrence takes coefficients in pairs
+            coefficients = np.append(coefficients, np.zeros(max(len(coefficients) % 2, 2 - len(coefficients))))
+        start = self.length
+        self.parts.append(coefficients)
+        self.length += len(coefficients)
+        return start, self.length
+
+    def packed(self, dtype: np.dtype[Any]) -> Floats:
+        return np.concatenate([*self.parts, np.zeros(1)]).astype(dtype)
+
+
+def pack(steps: Sequence[Step], dtype: np.dtype[Any]) -> Program:
+    """Make a program of consecutive steps; each takes as few terms as its distances need."""
+    tolerance = TOLERANCE[dtype]
+    count = len(steps)
+    kind = np.array([step.kind for step in steps], dtype=np.int64)
+    stretch, fall = np.zeros(count), np.zeros(count)
+    power, power_terms = np.zeros((count, 2, 17)), np.zeros(count, dtype=np.int64)
+    span = np.zeros((count, 8, 2), dtype=np.int64)
+    deviation_span = np.zeros((count, 2), dtype=np.int64)
+    packer, deviations = _Packer(), 0
+    for index, step in enumerate(steps):
+        where = span[index]
+        if step.kind == strips.TABLE:
+            where[strips.TABLE_VALUES] = packer.add(step.table, even=False)
+        elif step.kind == strips.HERMITE:
+            where[strips.HERMITE_REFERENCE] = packer.add(step.reference, even=False)
+            deviation_span[index] = deviations, deviations + len(step.reference)
+            deviations += len(step.reference)
+        elif step.profile is not None:
+            near = [step.profile.near, step.profile.near_slope]
+            if step.kind == strips.NEAR:
+                reach = float(np.sqrt(step.reach))
+                near = [step.profile.shorter(name, reach, tolerance) for name in ("near", "near_slope")]
+                power_terms[index], power[index] = _powers(near)
+            near, far = ([s.chopped(tolerance) for s in (pair[0], pair[1], pair[1].slope)]
+                         for pair in (near, [step.profile.far, step.profile.far_slope]))  # fmt: skip
+            where[strips.G : strips.G_BEND + 1] = [packer.add(s.coefficients) for s in near]
+            where[strips.H : strips.H_BEND + 1] = [packer.add(s.coefficients) for s in far]
+            stretch[index], fall[index] = 2.0 / near[0].upper, step.profile.depth_of_fall / 2.0
+    return Program(
+        kind, stretch.astype(dtype), fall.astype(dtype), power.astype(dtype), power_terms, span, packer.packed(dtype), deviation_span
+    )
+
+
+def _powers(series: Sequence[Series]) -> tuple[int, Vector]:
+    """G and P in powers of x, for the quick steps; none if they have too many terms."""
+    rows = np.zeros((2, 17))
+    longest = max(len(one.coefficients) for one in series)
+    if longest > 17:
+        return 0, rows
+    for row, one in zip(rows, series, strict=True):
+        row[: len(one.coefficients)] = chebyshev.cheb2poly(one.coefficients)
+    return (9 if longest <= 9 else 17), rows
+
+
+def tables(steps: Sequence[Step], part: slice, dtype: np.dtype[Any]) -> Tables:
+    """The per-point numbers of the steps, for the points of ``part``."""
+    deviations = [step.deviation[:, part] for step in steps if step.kind == strips.HERMITE]
+    empty = np.empty((0, len(steps[0].a[part])))
+    return Tables(
+        *(np.stack([getattr(step, name)[part] for step in steps]).astype(dtype) for name in ("a", "p", "r")),
+        np.concatenate([*deviations, empty]).astype(dtype),
+    )
+
+
+def collapse(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> Program | None:
+    """Make one step of many, for points that all have the same tables; None where that does not work or pay.
+
+    Then u_L is one function of u. It is stored as the series of ``s / s_L`` in s = √u (and in √(1-u) on the far side): the
+    reciprocal, because it is nearly a straight line at any depth, where s_L itself has a pole just outside of the interval.
+    """
+    program = pack(steps, np.dtype(np.float64))
+    one_point = tables(steps, slice(0, 1), np.dtype(np.float64))
+    one_point = Tables(one_point.a, *(np.zeros_like(part) for part in one_point[1:]))
+
+    def run(u: Vector) -> tuple[Vector, Vector]:
+        """Distances and tangents behind the network, for distances before it."""
+        many = Tables(*(np.repeat(part, len(u), axis=1) for part in one_point))
+        distance, theta = u.copy(), np.zeros_like(u)
+        strips.advance(program, one_point, many, 0, 0, tangent, distance, theta, *np.empty((5, len(u))))
+        return distance, theta
+
+    def shrinkage(u: Vector) -> Vector:
+        behind = run(u)[0]
+        if not behind.all():
+            raise MnngpError("distances underflow")
+        return np.sqrt(u / behind)
+
+    span = np.zeros((1, 8, 2), dtype=np.int64)
+    packer = _Packer()
+    sides = {(strips.G, strips.G_SLOPE): np.square, (strips.H, strips.H_SLOPE): lambda c: 1.0 - np.square(c)}
+    try:
+        for (row, tangent_row), to_u in sides.items():
+            series = Series.fit(lambda s, f=to_u: shrinkage(f(s)), HALF_RANGE, tolerance=TOLERANCE[dtype], most=128)  # type: ignore[misc]
+            span[0, row] = packer.add(series.coefficients)
+            if tangent:
+                series = Series.fit(lambda s, f=to_u: run(f(s))[1], HALF_RANGE, tolerance=TOLERANCE[dtype], most=128)  # type: ignore[misc]
+                span[0, tangent_row] = packer.add(series.coefficients)
+    except MnngpError:
+        return None
+    return Program(
+        kind=np.array([strips.COLLAPSED]),
+        stretch=np.array([2.0 / HALF_RANGE], dtype=dtype),
+        fall=np.zeros(1, dtype=dtype),
+        power=np.zeros((1, 2, 17), dtype=dtype),
+        power_terms=np.zeros(1, dtype=np.int64),
+        span=span,
+        series=packer.packed(dtype),
+        deviation_span=np.zeros((1, 2), dtype=np.int64),
+    )

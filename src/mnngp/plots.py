@@ -1,0 +1,87 @@
+"""Pictures of the theory. They need Matplotlib (``pip install "mnngp[experiments]"``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mnngp import theory
+from mnngp.activations import Activation
+from mnngp.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLORS = {"ordered": "#dbe9f6", "critical": "#666666", "chaotic": "#fde0d0"}
+LINES = ("#1b6ca8", "#222222", "#c8553d")
+STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9.5, "axes.titlesize": 10.5, "legend.frameon": False}
+
+
+def new_figure(**arguments: Any) -> tuple[Figure, Any]:
+    """A figure and its axes that no window or global state knows of."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError('plots need Matplotlib: pip install "mnngp[experiments]"') from error
+    grid = {name: arguments.pop(name) for name in ("nrows", "ncols", "gridspec_kw") if name in arguments}
+    with rc_context(STYLE):
+        figure = Figure(layout="constrained", **arguments)
+        return figure, figure.subplots(squeeze=False, **grid)
+
+
+def initialisation(
+    activation: Activation, depth: int, *, weight_var: float | None = None, bias_var: float = 0.0, correlation: float = 0.5
+) -> Figure:
+    """The phase diagram, and what happens over ``depth`` layers at, below and above a weight variance.
+
+    Parameters
+    ----------
+    activation : Activation
+    depth : int
+        Number of hidden layers.
+    weight_var : float, optional
+        The critical one by default.
+    bias_var : float
+    correlation : float
+        Of the two inputs that are followed.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Save it with ``figure.savefig("phase.png")``.
+    """
+    chosen = theory.critical_weight_var(activation, bias_var=bias_var) if weight_var is None else weight_var
+    figure, axes = new_figure(figsize=(11.0, 3.6), ncols=4, gridspec_kw={"width_ratios": [1.25, 1, 1, 1]})
+    phase_diagram(activation, axes[0, 0], chosen, bias_var)
+    panels = (("variance", "variance"), ("distance", "1 - correlation"), ("gradient", "mean square gradient"))
+    for factor, color in zip((0.8, 1.0, 1.25), LINES, strict=True):
+        profile = theory.depth_profile(activation, depth, weight_var=factor * chosen, bias_var=bias_var, correlation=correlation)
+        for ax, (name, title) in zip(axes[0, 1:], panels, strict=True):
+            label = f"σ_w² = {factor * chosen:.4g}"
+            ax.semilogy(np.maximum(getattr(profile, name), 1e-300), color=color, label=label, lw=2 if factor == 1.0 else 1.3)
+            ax.set(title=title, xlabel="layer")
+            ax.xaxis.get_major_locator().set_params(integer=True)
+    axes[0, 1].legend(fontsize=8)
+    return figure
+
+
+def phase_diagram(activation: Activation, ax: Axes, weight_var: float, bias_var: float, resolution: int = 61) -> None:
+    """Draw the phases around a point into ``ax``, and where gradients are kept if that is elsewhere."""
+    weights = np.linspace(0.02, 2.0, resolution) * weight_var
+    biases = np.linspace(0.0, max(2.0 * bias_var, 0.5), resolution // 2)
+    diagram = theory.phase_diagram(activation, list(weights), list(biases))
+    code = np.select([diagram.phase == "ordered", diagram.phase == "chaotic"], [0, 2], 1)
+    ax.contourf(weights, biases, code, levels=[-0.5, 1.0, 2.5], colors=[COLORS["ordered"], COLORS["chaotic"]])
+    border = [theory.critical_weight_var(activation, bias_var=float(b)) for b in biases]
+    ax.plot(border, biases, color=COLORS["critical"], lw=1.5)
+    kept = 1.0 / activation.derivative(1.0) if activation.homogeneous else np.inf
+    if abs(kept / border[0] - 1.0) > 1e-6 and kept < weights[-1]:
+        ax.axvline(kept, color=COLORS["critical"], ls=":", lw=1.2)
+        ax.text(kept, biases[-1] * 0.03, " gradients kept", rotation=90, va="bottom", ha="right", fontsize=8)
+    ax.plot(weight_var, bias_var, "o", color=LINES[1], clip_on=False, zorder=5)
+    ax.text(0.5 * border[-1], biases[-1] * 0.92, "ordered", ha="center")
+    ax.text((border[-1] + weights[-1]) / 2.0, biases[-1] * 0.92, "chaotic", ha="center", backgroundcolor=COLORS["chaotic"])
+    ax.set(title=repr(activation), xlabel="weight variance σ_w²", ylabel="bias variance σ_b²", xlim=(weights[0], weights[-1]))

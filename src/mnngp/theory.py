@@ -1,0 +1,327 @@
+"""What depth does to variances, correlations and gradients: the maps of one layer, their fixed points, the phases.
+
+A point of variance v before a layer has ``v' = b + w V(v)`` behind it, and two points of one variance and correlation ρ have
+``ρ' = (b + w E[φ φ'])/v'`` (b, w the variances of biases and weights). Three slopes say how a deep network behaves where v has settled:
+
+* ``variance_slope = w V'(v)``: what a layer does to a small change of the input *along* the input;
+* ``gradient_slope = w E[φ'²]``: what it does to a small change *across* the input, and to the squared gradient on its way back;
+* ``correlation_slope = dρ'/dρ`` at ρ = 1: what it does to the distance 1 - ρ of two close points.
+
+The phase is *ordered* if the larger of the first two is below one, *critical* if it is one, *chaotic* above. For ReLU the two are the same. For
+maxout of rank 3 and more they are not: V' = M = E max² > 1 = E[φ'²], so the weight variance 1/M that keeps activations
+(``critical_weight_var``) lets gradients fall by 1/M a layer, and one that keeps gradients lets activations grow by M.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from mnngp import checks
+from mnngp.activations import Activation, HomogeneousActivation, SmoothActivation
+from mnngp.errors import InputError
+
+Vector = NDArray[np.float64]
+_CRITICAL = 1e-9  # a slope this near to one is one
+_LARGEST = 1e8  # a variance that has no fixed point below this has none
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Where a deep network ends up.
+
+    Attributes
+    ----------
+    variance : float
+        What the variance tends to from one; ``inf`` if it grows without end.
+    correlation : float
+        What the correlation of two points tends to.
+    variance_slope, gradient_slope, correlation_slope : float
+        The slopes there (see the module).
+    phase : str
+        "ordered", "critical" or "chaotic".
+    """
+
+    variance: float
+    correlation: float
+    variance_slope: float
+    gradient_slope: float
+    correlation_slope: float
+    phase: str
+
+    @property
+    def depth_scale(self) -> float:
+        """Over how many layers 1 - ρ changes by a factor e; ``inf`` where it does so more slowly than exponentially."""
+        slope = self.correlation_slope
+        if abs(slope - 1.0) <= _CRITICAL:
+            return math.inf
+        return 1.0 / abs(math.log(slope)) if slope > 0.0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class DepthProfile:
+    """Two points on their way through a network; index l is behind the l-th hidden layer, 0 behind the first affine map.
+
+    Attributes
+    ----------
+    variance : array (depth + 1,)
+    correlation : array (depth + 1,)
+    distance : array (depth + 1,)
+        ``1 - correlation``, accurate also where the correlation has rounded to one.
+    gradient : array (depth + 1,)
+        Mean square of the output's gradient at that layer, relative to the output's own.
+    """
+
+    variance: Vector
+    correlation: Vector
+    distance: Vector
+    gradient: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseDiagram:
+    """The fixed points on a grid of variances; each array but the axes has shape (len(bias_vars), len(weight_vars))."""
+
+    activation: Activation
+    weight_vars: Vector
+    bias_vars: Vector
+    variance: Vector
+    correlation: Vector
+    variance_slope: Vector
+    gradient_slope: Vector
+    correlation_slope: Vector
+    phase: NDArray[np.str_]
+
+
+def variance_map(activation: Activation, variance: Any, *, weight_var: float, bias_var: float) -> Any:
+    """The variance behind a layer, ``b + w V(v)``; a number for a number, an array for an array.
+
+    Examples
+    --------
+    >>> from mnngp import Maxout
+    >>> unit = Maxout(4)
+    >>> round(variance_map(unit, 2.0, weight_var=unit.critical_weight_var, bias_var=0.0), 12)
+    2.0
+    """
+    w, b = _variances(activation, weight_var, bias_var)
+    v = checks.real_array("variance", variance).astype(np.float64)
+    if not np.all(v >= 0.0):
+        raise InputError(f"variance must be at least 0, got {v.min()}")
+    result = b + w * _mean_square(activation, v)
+    return float(result) if np.ndim(variance) == 0 else result
+
+
+def correlation_map(
+    activation: Activation, rho: Any, *, weight_var: float, bias_var: float, variance: float | None = None
+) -> Any:
+    """The correlation behind a layer of two points of one variance, that of the fixed point by default.
+
+    Examples
+    --------
+    >>> from mnngp import Maxout
+    >>> correlation_map(Maxout(2), [0.0, 1.0], weight_var=1.0, bias_var=0.0).round(6)
+    array([0.31831, 1.     ])
+    """
+    w, b = _variances(activation, weight_var, bias_var)
+    v = _finite(activation, _fixed_variance(activation, w, b)) if variance is None else checks.real("variance", variance, low=0.0)
+    result = 1.0 - _distance_map(activation, 1.0 - checks.correlations("rho", rho), w, b, v)
+    return float(result) if np.ndim(rho) == 0 else result
+
+
+def fixed_point(activation: Activation, *, weight_var: float, bias_var: float = 0.0) -> FixedPoint:
+    """Where variances and correlations tend to, how fast, and the phase.
+
+    Examples
+    --------
+    >>> from mnngp import Maxout, Tanh
+    >>> point = fixed_point(Maxout(4), weight_var=0.5, bias_var=0.1)
+    >>> point.phase, round(point.variance, 6), round(point.variance_slope, 6), round(point.gradient_slope, 6)
+    ('ordered', 0.445761, 0.775664, 0.5)
+    >>> fixed_point(Tanh(), weight_var=2.0, bias_var=0.0).phase
+    'chaotic'
+    """
+    w, b = _variances(activation, weight_var, bias_var)
+    variance = _fixed_variance(activation, w, b)
+    v = _finite(activation, variance)
+    variance_slope, gradient_slope = w * _variance_slope(activation, v), w * _slope_square(activation, v)
+    correlation_slope = _weight_over_variance(activation, w, b, v) * _slope_square(activation, v)
+    multiplier = max(variance_slope, gradient_slope)
+    phase = "critical" if abs(multiplier - 1.0) <= _CRITICAL else "ordered" if multiplier < 1.0 else "chaotic"
+    correlation = 1.0
+    if correlation_slope > 1.0 + _CRITICAL:  # the map is convex and crosses the diagonal once below one
+
+        def excess(gap: float) -> float:
+            return float(_distance_map(activation, gap, w, b, v)) - gap
+
+        correlation = 0.0 if excess(1.0) >= -1e-14 else 1.0 - brentq(excess, 1e-9, 1.0)
+    return FixedPoint(variance, correlation, variance_slope, gradient_slope, correlation_slope, phase)
+
+
+def critical_weight_var(activation: Activation, *, bias_var: float = 0.0) -> float:
+    """The weight variance between the ordered and the chaotic phase.
+
+    ``1 / E φ²`` for homogeneous activations at any bias, the number to initialise a deep maxout network with (weights of
+    variance ``critical_weight_var / fan_in``); for smooth ones it depends on the bias.
+
+    Examples
+    --------
+    >>> from mnngp import Maxout, Tanh
+    >>> [round(critical_weight_var(Maxout(rank)), 5) for rank in (2, 3, 4, 5)]
+    [1.0, 0.78391, 0.64461, 0.55555]
+    >>> round(critical_weight_var(Tanh(), bias_var=0.05), 4)
+    1.761
+    """
+    _, b = _variances(activation, 1.0, bias_var)
+    if activation.homogeneous:
+        return activation.critical_weight_var
+
+    def excess(log_w: float) -> float:
+        w = math.exp(log_w)
+        v = _finite(activation, _fixed_variance(activation, w, b))
+        return max(w * _variance_slope(activation, v), w * _slope_square(activation, v)) - 1.0
+
+    low, high = math.log(1e-3), math.log(1e3)
+    if b == 0.0:
+        return 1.0 / _slope_square(activation, 0.0)
+    grid = np.linspace(low, high, 200)
+    above = next((i for i, log_w in enumerate(grid) if excess(log_w) > 0.0), 0)
+    if above == 0:
+        raise InputError(f"{activation!r} has no critical weight variance between 0.001 and 1000 at bias_var={bias_var!r}")
+    return math.exp(brentq(excess, grid[above - 1], grid[above], xtol=1e-13))
+
+
+def depth_profile(
+    activation: Activation, depth: int, *, weight_var: float, bias_var: float = 0.0, variance: float = 1.0, correlation: float = 0.5
+) -> DepthProfile:
+    """Variance, correlation and gradient through ``depth`` layers, for two inputs with ``|x|²/d = variance`` and that correlation.
+
+    Examples
+    --------
+    >>> from mnngp import Maxout
+    >>> unit = Maxout(4)
+    >>> profile = depth_profile(unit, 30, weight_var=unit.critical_weight_var)
+    >>> bool(np.allclose(profile.variance, profile.variance[0])), f"{profile.distance[-1]:.1e}", f"{profile.gradient[0]:.1e}"
+    (True, '2.1e-07', '1.9e-06')
+    """
+    w, b = _variances(activation, weight_var, bias_var)
+    count = checks.positive_int("depth", depth)
+    v = checks.real("variance", variance, low=0.0, strict=True)
+    gap = 1.0 - checks.real("correlation", correlation, low=-1.0, high=1.0)
+    # The affine map of the inputs is a linear layer: V(v) = v, E[φφ'] = ρ v.
+    gap, v = w * v * gap / (b + w * v), b + w * v
+    variances, gaps, slopes = [v], [gap], []
+    for _ in range(count):
+        slopes.append(w * _slope_square(activation, v))
+        gap = float(_distance_map(activation, gap, w, b, v))
+        v = b + w * float(_mean_square(activation, v))
+        variances.append(v)
+        gaps.append(gap)
+    gradient = np.append(np.cumprod(slopes[::-1])[::-1], 1.0)
+    return DepthProfile(np.array(variances), 1.0 - np.array(gaps), np.array(gaps), gradient)
+
+
+def phase_diagram(activation: Activation, weight_vars: Sequence[float], bias_vars: Sequence[float]) -> PhaseDiagram:
+    """The fixed points over a grid of weight and bias variances.
+
+    Examples
+    --------
+    >>> from mnngp import Maxout
+    >>> phase_diagram(Maxout(4), [0.5, 0.8], [0.0, 0.1]).phase.tolist()
+    [['ordered', 'chaotic'], ['ordered', 'chaotic']]
+    """
+    points = [[fixed_point(activation, weight_var=w, bias_var=b) for w in weight_vars] for b in bias_vars]
+    return PhaseDiagram(
+        activation,
+        np.asarray(weight_vars, dtype=np.float64),
+        np.asarray(bias_vars, dtype=np.float64),
+        **{field.name: np.array([[getattr(point, field.name) for point in row] for row in points]) for field in fields(FixedPoint)},
+    )
+
+
+def _variances(activation: Any, weight_var: Any, bias_var: Any) -> tuple[float, float]:
+    if not isinstance(activation, Activation):
+        raise InputError(f"activation must be an activation, such as Maxout(4) or ReLU(), got {activation!r}")
+    return checks.real("weight_var", weight_var, low=0.0, strict=True), checks.real("bias_var", bias_var, low=0.0)
+
+
+def _mean_square(activation: Activation, v: Any) -> Any:
+    """``V(v) = E φ(√v z)²``."""
+    if isinstance(activation, SmoothActivation):
+        return activation.variance(np.atleast_1d(v)).reshape(np.shape(v))
+    return activation.second_moment * v
+
+
+def _mean_square_ratio(activation: Activation, v: float) -> float:
+    """``V(v)/v``; at zero, where tanh, erf and GELU are linear, the slope's square."""
+    if activation.homogeneous:
+        return activation.second_moment
+    return float(_mean_square(activation, v)) / v if v > 0.0 else _slope_square(activation, v)
+
+
+def _variance_slope(activation: Activation, v: float) -> float:
+    """``V'(v)``."""
+    if activation.homogeneous or v == 0.0:
+        return _mean_square_ratio(activation, v)
+    step = 1e-4 * v
+    return float(_mean_square(activation, v + step) - _mean_square(activation, v - step)) / (2.0 * step)
+
+
+def _slope_square(activation: Activation, v: float) -> float:
+    """``E φ'(√v z)²``."""
+    if isinstance(activation, SmoothActivation):
+        return float(activation.slope_variance(np.array([v]))[0])
+    return float(activation.derivative(1.0))
+
+
+def _fixed_variance(activation: Activation, w: float, b: float) -> float:
+    """The fixed point of the variance map that a network runs into from small variances."""
+    if activation.homogeneous:
+        slope = w * activation.second_moment
+        if slope < 1.0 - _CRITICAL:
+            return b / (1.0 - slope)
+        return 1.0 if b == 0.0 and slope <= 1.0 + _CRITICAL else math.inf  # at the critical point every variance is one
+
+    def excess(v: float) -> float:
+        return b + w * float(_mean_square(activation, v)) - v
+
+    low, high = 1e-12, 1.0
+    if excess(low) <= 0.0:
+        return 0.0
+    while excess(high) > 0.0:
+        high *= 2.0
+        if high > _LARGEST:
+            return math.inf
+    return float(brentq(excess, low, high, xtol=1e-14, rtol=1e-13))
+
+
+def _finite(activation: Activation, v: float) -> float:
+    """An endless variance, as a number at which a smooth activation is what it is at infinity."""
+    return v if activation.homogeneous else min(v, _LARGEST)
+
+
+def _weight_over_variance(activation: Activation, w: float, b: float, v: float) -> float:
+    """``w v / v'``, with its limits at v = 0 (then b = 0) and at infinity."""
+    share = 0.0 if b == 0.0 or math.isinf(v) else b / v
+    return w / (share + w * _mean_square_ratio(activation, v))
+
+
+def _distance_map(activation: Activation, gap: Any, w: float, b: float, v: float) -> Vector:
+    """``1 - ρ'`` from ``1 - ρ`` without cancellation, for two points of variance v."""
+    gap = np.asarray(gap, dtype=np.float64)
+    factor = _weight_over_variance(activation, w, b, v)
+    if isinstance(activation, HomogeneousActivation):
+        return np.asarray(factor * activation.profile.deficit(gap / 2.0))
+    if not isinstance(activation, SmoothActivation):
+        return np.asarray(factor * activation.deficit(1.0 - gap))
+    if v == 0.0:
+        return np.asarray(factor * _slope_square(activation, v) * gap)
+    # Σ c_k² (1 - ρ^k) = (1-ρ) Σ_j ρ^j Σ_(k>j) c_k²
+    squares = activation.hermite(np.array([v]), activation.checked_terms(v))[0] ** 2
+    tails = np.cumsum(squares[::-1])[::-1][1:]
+    return np.asarray(factor / v * gap * np.polynomial.polynomial.polyval(1.0 - gap, tails))

@@ -1,0 +1,213 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mnngp import GELU, Abs, Erf, LeakyReLU, Maxout, ReLU, TabulatedMaxout, Tanh
+from mnngp.activations import SmoothActivation
+from mnngp.errors import AccuracyWarning, InputError
+from tests.contracts import check_activation
+
+ACTIVATIONS = [
+    *(Maxout(rank) for rank in (1, 2, 3, 4, 8, 32, 256)),
+    ReLU(),
+    LeakyReLU(0.2),
+    LeakyReLU(-0.5),
+    Abs(),
+    Erf(),
+    Tanh(),
+    GELU(),
+]
+REFERENCE = json.loads((Path(__file__).parent / "reference" / "maxout_reference.json").read_text())["values"]
+RHO = np.linspace(-1.0, 1.0, 1001)
+THETA = np.arccos(RHO)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=repr)
+def test_contract(activation):
+    check_activation(activation)
+
+
+def test_contract_of_the_papers_table():
+    check_activation(TabulatedMaxout(4, n_grid=201, n_rho=41), exact=False)
+
+
+# --- maxout against closed forms --------------------------------------------------------------------------------------
+
+
+def test_rank_one_is_linear():
+    np.testing.assert_array_equal(Maxout(1).moment(RHO), RHO)
+    np.testing.assert_array_equal(Maxout(1).derivative(RHO), 1.0)
+
+
+def test_rank_two_is_the_arc_cosine_kernel():
+    # Measured worst: 1.0e-15 for both.
+    np.testing.assert_allclose(Maxout(2).moment(RHO), (np.sin(THETA) + (np.pi - THETA) * RHO) / np.pi, atol=5e-15)
+    np.testing.assert_allclose(Maxout(2).derivative(RHO), 1.0 - THETA / np.pi, atol=5e-15)
+
+
+def test_second_moments_of_ranks_three_and_four():
+    assert Maxout(3).second_moment == pytest.approx(1.0 + np.sqrt(3.0) / (2.0 * np.pi), abs=1e-15)
+    assert Maxout(4).second_moment == pytest.approx(1.0 + np.sqrt(3.0) / np.pi, abs=1e-15)
+
+
+@pytest.mark.parametrize("rank", [2, 3, 4, 7, 16, 50, 256])
+def test_anchors(rank):
+    unit = Maxout(rank)
+    tolerance = 1e-13 if rank <= 16 else 1e-12
+    assert unit.moment(0.0) == pytest.approx(unit.mean**2, abs=tolerance)
+    assert unit.derivative(0.0) == pytest.approx(1.0 / rank, abs=tolerance)
+    assert unit.derivative(1.0) == pytest.approx(1.0, abs=tolerance)
+    # F_q(-1) = -E[max · min], by a product of two one-dimensional distributions on a fine grid
+    from scipy.special import ndtr
+
+    x = np.arange(-9.0, 9.0, 1.0 / 64.0) + 1.0 / 128.0
+    density = np.exp(-x * x / 2.0) / np.sqrt(2.0 * np.pi) / 64.0
+    if rank > 3:  # (Φ(x) - Φ(y))^(q-2) is smooth across the diagonal only from there on
+        between = np.clip(ndtr(x)[:, None] - ndtr(x), 0.0, 1.0) ** (rank - 2)
+        direct = -rank * (rank - 1) * (np.tril(between, -1) * np.outer(x * density, x * density)).sum()
+        assert unit.moment(-1.0) == pytest.approx(direct, abs=1e-5)
+    assert unit.moment(-1.0) >= -1e-14  # so no correlation after the first layer is negative
+
+
+def test_published_critical_weight_variances():
+    published = {2: 1.0, 3: 0.78391, 4: 0.64461, 5: 0.55555}
+    for rank, value in published.items():
+        assert Maxout(rank).critical_weight_var == pytest.approx(value, abs=6e-6)
+
+
+# --- maxout against high-precision values -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", sorted(map(int, REFERENCE)))
+def test_against_high_precision_reference(rank):
+    unit, tolerance = Maxout(rank), 1e-13 if rank <= 16 else 1e-12
+    for row in REFERENCE[str(rank)]:
+        rho = float(row["rho"])
+        assert unit.moment(rho) == pytest.approx(float(row["moment"]), abs=tolerance)
+        assert unit.derivative(rho) == pytest.approx(float(row["derivative"]), abs=tolerance)
+        if rho > 0.0 and rho != 1.0:
+            assert unit.deficit(rho) == pytest.approx(float(row["deficit"]), rel=1e-10)
+
+
+@pytest.mark.parametrize("rank", [2, 3, 4, 8, 16, 17, 64, 100, 256])
+def test_stated_error_holds_between_the_nodes(rank):
+    """The series against the quadrature itself on a much finer grid, all over [-1, 1]."""
+    from mnngp.activations.maxout import same_argmax_probability
+
+    theta = np.linspace(0.0, np.pi, 83)
+    direct = same_argmax_probability(theta, rank, 301)
+    worst = np.abs(Maxout(rank).derivative(np.cos(theta)) - direct).max()
+    assert worst <= Maxout(rank).error + 1e-14 + 1e-16 * rank  # the finer sum has its own rounding
+    assert Maxout(rank).error <= (1e-13 if rank <= 16 else 1e-12)
+
+
+def test_monte_carlo():
+    rng = np.random.default_rng(0)
+    count = 400_000
+    for rank in (3, 5):
+        for rho in (-0.8, 0.4):
+            first = rng.normal(size=(count, rank))
+            second = rho * first + np.sqrt(1.0 - rho**2) * rng.normal(size=(count, rank))
+            product = first.max(axis=1) * second.max(axis=1)
+            same = first.argmax(axis=1) == second.argmax(axis=1)
+            for sample, value in ((product, Maxout(rank).moment(rho)), (same, Maxout(rank).derivative(rho))):
+                assert abs(sample.mean() - value) < 4.5 * sample.std() / np.sqrt(count)
+
+
+# --- the other activations --------------------------------------------------------------------------------------------
+
+
+def test_homogeneous_closed_forms():
+    relu = (np.sin(THETA) + (np.pi - THETA) * RHO) / (2.0 * np.pi)
+    np.testing.assert_allclose(ReLU().moment(RHO), relu, atol=5e-15)
+    np.testing.assert_allclose(Abs().moment(RHO), 4.0 * relu - RHO, atol=5e-15)
+    slope = 0.3  # max(z, 0) - slope · max(-z, 0)
+    mirrored = (np.sin(THETA) - THETA * RHO) / (2.0 * np.pi)  # E[max(z, 0) max(-z', 0)]
+    np.testing.assert_allclose(LeakyReLU(slope).moment(RHO), (1.0 + slope**2) * relu - 2.0 * slope * mirrored, atol=5e-15)
+    assert ReLU().critical_weight_var == 2.0
+
+
+def test_erf_closed_form():
+    """Williams (1997): E[erf(z) erf(z')] = 2/π arcsin(2ρ/3) at unit variance."""
+    np.testing.assert_allclose(Erf().moment(RHO), 2.0 / np.pi * np.arcsin(2.0 * RHO / 3.0), atol=1e-15)
+    slope = 4.0 / np.pi / np.sqrt(9.0 - 4.0 * RHO**2)
+    np.testing.assert_allclose(Erf().derivative(RHO), slope, atol=2e-14)
+
+
+@pytest.mark.parametrize("activation", [Erf(), Tanh(), GELU()], ids=repr)
+@pytest.mark.parametrize("variance", [0.01, 1.0, 6.0])
+def test_hermite_remainder_is_honest(activation, variance):
+    """What the series leaves out at ρ = 1 is what it says."""
+    terms, remainder = activation.terms(variance)
+    squares = activation.hermite(np.array([variance]), terms)[0] ** 2
+    total = activation.variance(np.array([variance]))[0]
+    slope_total = variance * activation.slope_variance(np.array([variance]))[0]
+    assert abs(squares.sum() - total) <= 1e-13 * total
+    assert abs(np.arange(terms) @ squares - slope_total) <= max(2.0 * remainder, 1e-13) * slope_total
+
+
+def test_hermite_series_says_when_it_is_not_accurate():
+    class Steep(Tanh):
+        def function(self, z):
+            return super().function(50.0 * z)
+
+        def slope(self, z):
+            return 50.0 * super().slope(50.0 * z)
+
+    assert isinstance(Steep(), SmoothActivation)
+    with pytest.warns(AccuracyWarning, match="leaves out"):
+        Steep().moment(0.5)
+
+
+# --- the paper's table ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [2, 3, 4])
+def test_the_corrected_table_is_right_at_its_nodes(rank):
+    """Errata: with r_max = 10 good to 1e-13 at the nodes, but at ρ = -1 for ranks below 4."""
+    table, rho = TabulatedMaxout(rank, n_rho=9), np.linspace(-1.0, 1.0, 9)
+    error = np.abs(table.values - Maxout(rank).moment(rho))
+    assert error[1:].max() < 1e-13
+    assert error[0] < (1e-13 if rank == 4 else 1e-2)
+
+
+def test_the_printed_grid_is_too_coarse():
+    """Errata: with the printed r_max = 100 the step is 0.4 and F_q even exceeds F_q(1)."""
+    from mnngp.activations.table import _grid_moment
+
+    errors = [abs(_grid_moment(4, rho, 501, 100.0) - Maxout(4).moment(rho)) for rho in (0.5, 0.95, 0.998)]
+    assert errors[0] < 1e-13
+    assert 1e-4 < errors[1] < 1e-3
+    assert errors[2] > 2e-2
+
+
+def test_the_table_interpolates_linearly():
+    table = TabulatedMaxout(3, n_grid=101, n_rho=11)
+    assert table.moment(0.1) == pytest.approx((table.moment(0.0) + table.moment(0.2)) / 2.0, abs=1e-15)
+    assert table.derivative(0.1) == pytest.approx((table.moment(0.2) - table.moment(0.0)) / 0.2, abs=1e-13)
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [0, -1, 2.0, "2", None, True, np.nan, [2]])
+def test_rank_must_be_a_positive_integer(rank):
+    with pytest.raises(InputError, match=r"rank must be a positive integer .* got"):
+        Maxout(rank)
+
+
+def test_numpy_integers_are_integers():
+    assert Maxout(np.int64(3)) == Maxout(3)
+
+
+def test_other_parameters_are_checked():
+    with pytest.raises(InputError, match="negative_slope"):
+        LeakyReLU(np.inf)
+    with pytest.raises(InputError, match="rank must be at least 2"):
+        TabulatedMaxout(1)
+    with pytest.raises(InputError, match="n_rho"):
+        TabulatedMaxout(2, n_rho=2)
+    with pytest.raises(InputError, match="r_max"):
+        TabulatedMaxout(2, r_max=0.0)

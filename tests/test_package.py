@@ -1,0 +1,163 @@
+"""The package as a whole: what imports what, what is loaded when, and the compiled code's cache."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mnngp
+
+ROOT = Path(mnngp.__file__).parent
+# A module imports only from modules above it in this list.
+ORDER = [
+    "errors",
+    "checks",
+    "activations.series",
+    "activations.profile",
+    "activations.base",
+    "activations.maxout",
+    "activations.homogeneous",
+    "activations.smooth",
+    "activations.table",
+    "activations",
+    "theory",
+    "plots",
+    "kernels.structure",
+    "kernels.threads",
+    "kernels.points",
+    "kernels.compiled",
+    "kernels.strips",
+    "kernels.recursion",
+    "kernels.layers",
+    "kernels.program",
+    "kernels.matrix",
+    "kernels.gradient",
+    "kernels.network",
+    "kernels",
+    "demo",
+    "cli",
+]
+# `mnngp` itself is a list of names that are imported on use, and the version; anyone may import that.
+
+
+def modules():
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        yield ".".join(part for part in parts if part != "__init__"), path
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mnngp":
+            base = node.module.removeprefix("mnngp").removeprefix(".")
+            for name in node.names:
+                inner = f"{base}.{name.name}".removeprefix(".")
+                yield inner if inner in ORDER else base
+        elif isinstance(node, ast.Import):
+            yield from (name.name.removeprefix("mnngp.") for name in node.names if name.name.startswith("mnngp."))
+
+
+def test_every_module_imports_only_from_above():
+    found = dict(modules())
+    assert set(found) - {""} == set(ORDER)
+    # network imports the compiled side late, inside its methods; it stands below it all the same
+    for name, path in found.items():
+        for imported in imports(path):
+            if name and imported:
+                assert ORDER.index(imported) < ORDER.index(name), f"{name} imports {imported}"
+
+
+def python(code, **environment):
+    """Run code in a new process and return what it prints."""
+    result = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_public_names():
+    for name in mnngp.__all__:
+        assert getattr(mnngp, name) is not None
+    assert set(mnngp.__all__) <= set(dir(mnngp))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        mnngp.nonsense  # noqa: B018
+    assert (ROOT / "py.typed").exists()
+
+
+def test_what_is_heavy_is_loaded_late():
+    loaded = python(
+        "import sys, mnngp; mnngp.MaxoutKernel(); mnngp.Maxout(2); "
+        "print([name for name in ('numba', 'matplotlib', 'torch', 'dask', 'typer') if name in sys.modules])"
+    )
+    assert loaded == "[]"
+    assert python("import sys, mnngp; print('sklearn' in sys.modules, 'scipy' in sys.modules)") == "False False"
+    command_line = "import sys; from mnngp import cli; print([name for name in ('numba', 'sklearn', 'scipy', 'numpy') if name in sys.modules])"
+    assert python(command_line) == "[]"
+
+
+EVALUATE = """
+import json, numpy as np, mnngp
+value = mnngp.MaxoutKernel(2, 3)(np.eye(3))[0, 1]
+from mnngp.kernels import recursion
+print(json.dumps([float(value), sum(recursion.transform.stats.cache_hits.values()), sum(recursion.transform.stats.cache_misses.values())]))
+"""
+
+
+def test_compiled_code_is_kept_on_disk(tmp_path):
+    first = json.loads(python(EVALUATE, NUMBA_CACHE_DIR=str(tmp_path)))
+    second = json.loads(python(EVALUATE, NUMBA_CACHE_DIR=str(tmp_path)))
+    assert first[1:] == [0, 1]
+    assert second[1:] == [1, 0]
+    assert first[0] == second[0]
+
+
+def test_changed_sources_are_compiled_again(tmp_path):
+    """Also when a function's own file is the same and only one that it calls has changed: Numba alone would not notice."""
+    python(EVALUATE, NUMBA_CACHE_DIR=str(tmp_path))
+    changed = "from mnngp.kernels import compiled; compiled._SOURCES = 'other'\n" + EVALUATE
+    assert json.loads(python(changed, NUMBA_CACHE_DIR=str(tmp_path)))[1:] == [0, 1]
+
+
+def test_a_cache_folder_that_cannot_be_written_breaks_nothing(tmp_path):
+    """No folder at all, and one that is lost between the first look and the writing."""
+    block = tmp_path / "file"
+    block.write_text("not a folder")
+    nowhere = (
+        "import numba.core.caching as c\n"
+        "def refuse(self): raise OSError('read-only')\n"
+        "c._CacheLocator.ensure_cache_path = refuse\n"
+    )
+    value = json.loads(python(nowhere + EVALUATE, NUMBA_CACHE_DIR=str(block / "cache")))[0]
+    lost = (
+        "import numba.core.caching as c\n"
+        "def full(self, key, data): raise OSError(28, 'No space left on device')\n"
+        "c.IndexDataCacheFile.save = full\n"
+    )
+    assert json.loads(python(lost + EVALUATE, NUMBA_CACHE_DIR=str(tmp_path)))[0] == value
+
+
+def test_works_in_joblib_workers_and_threads():
+    code = """
+import numpy as np, mnngp
+from concurrent.futures import ThreadPoolExecutor
+from joblib import Parallel, delayed
+X = np.random.default_rng(0).normal(size=(300, 10))
+K = mnngp.MaxoutKernel(3, 3)
+once = K(X)
+with ThreadPoolExecutor(4) as pool:
+    assert all(np.array_equal(once, other) for other in pool.map(K, [X] * 8))
+assert all(np.array_equal(once, other) for other in Parallel(n_jobs=2)(delayed(K)(X) for _ in range(4)))
+print("fine")
+"""
+    assert python(code) == "fine"
+
+
+def test_version_is_the_packages():
+    from importlib.metadata import version
+
+    assert version("mnngp") == mnngp.__version__
