@@ -45,7 +45,11 @@ class Peer:
 
     def __init__(self, python: str) -> None:
         self.process = subprocess.Popen(
-            [python, HERE / "peer_neural_tangents.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [python, HERE / "peer_neural_tangents.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         self.version = self.read()["version"]
 
@@ -122,7 +126,9 @@ def extra_memory(case: dict) -> float:
 
 def seconds_of(code: str, repeats: int = 7, **environment: str) -> float:
     command = [sys.executable, "-c", code]
-    return statistics.median(timed(lambda: subprocess.run(command, check=True, env={**os.environ, **environment})) for _ in range(repeats))
+    return statistics.median(
+        timed(lambda: subprocess.run(command, check=True, env={**os.environ, **environment})) for _ in range(repeats)
+    )
 
 
 def start_up() -> dict:
@@ -132,7 +138,9 @@ def start_up() -> dict:
         compiling = seconds_of(first, 1, NUMBA_CACHE_DIR=folder)
         loading = seconds_of(first, 3, NUMBA_CACHE_DIR=folder)
     mnngp_command = Path(sys.executable).with_name("mnngp")
-    help_seconds = statistics.median(timed(lambda: subprocess.run([mnngp_command, "--help"], check=True, capture_output=True)) for _ in range(7))
+    help_seconds = statistics.median(
+        timed(lambda: subprocess.run([mnngp_command, "--help"], check=True, capture_output=True)) for _ in range(7)
+    )
     sklearn = seconds_of("import sklearn.gaussian_process")
     both = seconds_of("import sklearn.gaussian_process; from mnngp import Maxout, MaxoutKernel, theory; MaxoutKernel()")
     return {
@@ -156,8 +164,12 @@ def activations() -> dict:
 
 
 def machine() -> dict:
-    model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
-    git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=HERE, check=False).stdout.strip()
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), ""
+    )
+    git = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=HERE, check=False
+    ).stdout.strip()
     blas = next((pool for pool in threadpool_info() if pool["user_api"] == "blas"), {})
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -186,7 +198,18 @@ def main() -> None:
     other = start_up() | activations()
 
     title = f"Kernel matrix, n = {SETTING['n']}, d = {SETTING['d']}, depth {SETTING['depth']}, Gram matrix included"
-    header = ["kind", "lengths", "type", "mnngp s", "peer s", "ratio", "target", "difference", "bare X Xᵀ s", "memory beyond result MB"]
+    header = [
+        "kind",
+        "lengths",
+        "type",
+        "mnngp s",
+        "peer s",
+        "ratio",
+        "target",
+        "difference",
+        "bare X Xᵀ s",
+        "memory beyond result MB",
+    ]
     lines = [
         [
             row["kind"],
@@ -211,8 +234,15 @@ def main() -> None:
 
     results = HERE / "results"
     results.mkdir(exist_ok=True)
-    (results / "kernel.json").write_text(json.dumps({"machine": facts, "setting": SETTING, "rows": rows, "other": other}, indent=1) + "\n")
-    report = [f"# {title}", "", "Made by `make bench`. The peer is neural-tangents' jitted ReLU kernel after warm-up; medians of runs in turn.", ""]
+    (results / "kernel.json").write_text(
+        json.dumps({"machine": facts, "setting": SETTING, "rows": rows, "other": other}, indent=1) + "\n"
+    )
+    report = [
+        f"# {title}",
+        "",
+        "Made by `make bench`. The peer is neural-tangents' jitted ReLU kernel after warm-up; medians of runs in turn.",
+        "",
+    ]
     report += [f"- {name}: {value}" for name, value in facts.items()] + [""]
     report += ["| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *lines)] + [""]
     report += ["| start-up and set-up | seconds |", "| --- | --- |"]

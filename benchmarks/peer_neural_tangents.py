@@ -14,9 +14,8 @@ jax.config.update("jax_enable_x64", True)
 import jax.numpy as jnp  # noqa: E402
 import neural_tangents  # noqa: E402
 import numpy as np  # noqa: E402
-from neural_tangents import stax  # noqa: E402
-
 from inputs import make_inputs  # noqa: E402  (beside this file)
+from neural_tangents import stax  # noqa: E402
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The recursion of the theorem, written as plainly as can be: the tests' own, for comparison with the fused one.
 
-``C⁰ = b + w <x, x'>/d``, ``C^{l+1} = b + w E[φ φ']``, ``Θ^{l+1} = C^{l+1} + w E[φ' φ'] Θ^l`` (errata, first row; maths.md, section 4).
+``C⁰ = b + w <x, x'>/d``, ``C^{l+1} = b + w E[φ φ']``, ``Θ^{l+1} = C^{l+1} + w E[φ' φ'] Θ^l``.
 """
 
 import numpy as np
@@ -29,7 +29,9 @@ def moments(activation, v, rho):
     nodes, weights = np.polynomial.hermite_e.hermegauss(180)
     weights = weights / weights.sum()
     first = np.sqrt(v)[:, None, None, None] * nodes[:, None]
-    second = np.sqrt(v)[None, :, None, None] * (rho[..., None, None] * nodes[:, None] + np.sqrt(1.0 - rho**2)[..., None, None] * nodes)
+    second = np.sqrt(v)[None, :, None, None] * (
+        rho[..., None, None] * nodes[:, None] + np.sqrt(1.0 - rho**2)[..., None, None] * nodes
+    )
     grid = weights[:, None] * weights
     moment, slope = np.empty_like(rho), np.empty_like(rho)
     for i in range(len(v)):

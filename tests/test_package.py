@@ -96,7 +96,9 @@ def test_what_is_heavy_is_loaded_late():
     )
     assert loaded == "[]"
     assert python("import sys, mnngp; print('sklearn' in sys.modules, 'scipy' in sys.modules)") == "False False"
-    command_line = "import sys; from mnngp import cli; print([name for name in ('numba', 'sklearn', 'scipy', 'numpy') if name in sys.modules])"
+    command_line = (
+        "import sys; from mnngp import cli; print([name for name in ('numba', 'sklearn', 'scipy', 'numpy') if name in sys.modules])"
+    )
     assert python(command_line) == "[]"
 
 
@@ -104,7 +106,8 @@ EVALUATE = """
 import json, numpy as np, mnngp
 value = mnngp.MaxoutKernel(2, 3)(np.eye(3))[0, 1]
 from mnngp.kernels import recursion
-print(json.dumps([float(value), sum(recursion.transform.stats.cache_hits.values()), sum(recursion.transform.stats.cache_misses.values())]))
+stats = recursion.transform.stats
+print(json.dumps([float(value), sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
 """
 
 
@@ -128,9 +131,7 @@ def test_a_cache_folder_that_cannot_be_written_breaks_nothing(tmp_path):
     block = tmp_path / "file"
     block.write_text("not a folder")
     nowhere = (
-        "import numba.core.caching as c\n"
-        "def refuse(self): raise OSError('read-only')\n"
-        "c._CacheLocator.ensure_cache_path = refuse\n"
+        "import numba.core.caching as c\ndef refuse(self): raise OSError('read-only')\nc._CacheLocator.ensure_cache_path = refuse\n"
     )
     value = json.loads(python(nowhere + EVALUATE, NUMBA_CACHE_DIR=str(block / "cache")))[0]
     lost = (

@@ -111,11 +111,11 @@ def test_phase_diagram_and_pictures(tmp_path):
 def test_bad_input():
     with pytest.raises(InputError, match="activation must be an activation"):
         theory.fixed_point("relu", weight_var=1.0)
-    with pytest.raises(InputError, match="weight_var must be a finite number above 0, got 0.0"):
+    with pytest.raises(InputError, match=r"weight_var must be a finite number above 0, got 0\.0"):
         theory.fixed_point(ReLU(), weight_var=0.0)
     with pytest.raises(InputError, match="variance must be at least 0"):
         theory.variance_map(ReLU(), -1.0, weight_var=1.0, bias_var=0.0)
     with pytest.raises(InputError, match="depth must be a positive integer"):
         theory.depth_profile(ReLU(), 0, weight_var=1.0)
-    with pytest.raises(InputError, match="correlation must be a finite number at least -1 and at most 1, got 1.5"):
+    with pytest.raises(InputError, match=r"correlation must be a finite number at least -1 and at most 1, got 1\.5"):
         theory.depth_profile(ReLU(), 3, weight_var=1.0, correlation=1.5)

@@ -28,7 +28,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Infinitely wide maxout networks as Gaussian processes."""
 
@@ -48,7 +50,9 @@ def demo(
 
     console = Console()
     data = demonstration.Digits.load()
-    console.print(f"{len(data.train)} digits to learn from, {len(data.test)} to test on; exact Bayesian inference, nothing is trained.")
+    console.print(
+        f"{len(data.train)} digits to learn from, {len(data.test)} to test on; exact Bayesian inference, nothing is trained."
+    )
     results = []
     with console.status("compiling (some ten seconds, the first time only)"):
         demonstration.warm_up()
@@ -66,7 +70,10 @@ def demo(
         table.add_row(result.name, *(f"{value:.3f}" for value in result.accuracy.values()), f"{result.seconds:.2f}")
     console.print(table)
     demonstration.picture(data, results, output)
-    console.print(f"Rank 2 and ReLU (inputs/√2) agree to the last digit: they are the same Gaussian process (proposition 1).\nPicture: {output}")
+    console.print(
+        "Rank 2 and ReLU (inputs/√2) agree to the last digit: they are the same Gaussian process (proposition 1).\n"
+        f"Picture: {output}"
+    )
 
 
 @app.command()
@@ -75,7 +82,9 @@ def phase(
     depth: Annotated[int, typer.Option(help="Number of hidden layers.", min=1)] = 30,
     weight_var: Annotated[float | None, typer.Option(help="Weight variance (times fan-in); the critical one by default.")] = None,
     bias_var: Annotated[float, typer.Option(help="Bias variance.")] = 0.0,
-    plot: Annotated[Path | None, typer.Option(help="Also draw the phase diagram and the way through the layers, to this file.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the phase diagram and the way through the layers, to this file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """How to initialise a deep maxout network: the critical weight variance, the phase, and what depth does."""
@@ -88,14 +97,23 @@ def phase(
     point = theory.fixed_point(unit, weight_var=chosen, bias_var=bias_var)
     profile = theory.depth_profile(unit, depth, weight_var=chosen, bias_var=bias_var)
     if as_json:
-        facts = {"rank": rank, "depth": depth, "weight_var": chosen, "bias_var": bias_var, "critical_weight_var": critical}
-        facts |= {"phase": point.phase, "variance_slope": point.variance_slope, "gradient_slope": point.gradient_slope}
+        facts: dict[str, object] = {"rank": rank, "depth": depth, "weight_var": chosen, "bias_var": bias_var}
+        facts |= {
+            "critical_weight_var": critical,
+            "phase": point.phase,
+            "variance_slope": point.variance_slope,
+            "gradient_slope": point.gradient_slope,
+        }
         layers = {name: getattr(profile, name).tolist() for name in ("variance", "correlation", "distance", "gradient")}
         typer.echo(json.dumps(facts | layers))
     else:
-        typer.echo(f"Maxout of rank {rank}: critical weight variance {critical:.8g} (a standard deviation of {critical**0.5:.6g}/√fan_in)")
+        typer.echo(
+            f"Maxout of rank {rank}: critical weight variance {critical:.8g} (a standard deviation of {critical**0.5:.6g}/√fan_in)"
+        )
         typer.echo(f"At σ_w² = {chosen:.6g}, σ_b² = {bias_var:g} the network is {point.phase}.")
-        typer.echo(f"A layer multiplies variances by {point.variance_slope:.4f} and squared gradients by {point.gradient_slope:.4f}.\n")
+        typer.echo(
+            f"A layer multiplies variances by {point.variance_slope:.4f} and squared gradients by {point.gradient_slope:.4f}.\n"
+        )
         typer.echo(f"{'layer':>6} {'variance':>12} {'1 - correlation':>16} {'gradient²':>12}")
         for layer in sorted({0, 1, 2, 3, *range(0, depth, max(1, depth // 8)), depth} & set(range(depth + 1))):
             row = (profile.variance[layer], profile.distance[layer], profile.gradient[layer])

@@ -149,7 +149,11 @@ def _draw_predictions(figure: Any, data: Digits, count: int = 9) -> None:
         axes[0, column].set_axis_off()
         right = mean[index].argmax() == data.test_labels[index]
         axes[0, column].set_title(f"{data.test_labels[index]}", color="#222222" if right else "#c8553d")
-        axes[1, column].barh(range(10), mean[index], xerr=3.0 * deviation[index], color="#1b6ca8" if right else "#c8553d", error_kw={"lw": 0.8})
+        axes[1, column].barh(
+            range(10), mean[index], xerr=3.0 * deviation[index], color="#1b6ca8" if right else "#c8553d", error_kw={"lw": 0.8}
+        )
         axes[1, column].set(xlim=(-0.5, 1.4), yticks=range(10) if column == 0 else [], xticks=[0, 1])
         axes[1, column].invert_yaxis()
-    figure.suptitle("Three of the surest and six of the least sure test images: posterior mean ± 3σ for each digit (red: wrong)", fontsize=10.5)
+    figure.suptitle(
+        "Three of the surest and six of the least sure test images: posterior mean ± 3σ for each digit (red: wrong)", fontsize=10.5
+    )

@@ -40,11 +40,13 @@ def initialisation(
     Parameters
     ----------
     activation : Activation
+        Of all hidden layers.
     depth : int
         Number of hidden layers.
     weight_var : float, optional
         The critical one by default.
     bias_var : float
+        For all layers.
     correlation : float
         Of the two inputs that are followed.
 
@@ -68,20 +70,19 @@ def initialisation(
     return figure
 
 
-def phase_diagram(activation: Activation, ax: Axes, weight_var: float, bias_var: float, resolution: int = 61) -> None:
+def phase_diagram(activation: Activation, ax: Axes, weight_var: float, bias_var: float) -> None:
     """Draw the phases around a point into ``ax``, and where gradients are kept if that is elsewhere."""
-    weights = np.linspace(0.02, 2.0, resolution) * weight_var
-    biases = np.linspace(0.0, max(2.0 * bias_var, 0.5), resolution // 2)
-    diagram = theory.phase_diagram(activation, list(weights), list(biases))
-    code = np.select([diagram.phase == "ordered", diagram.phase == "chaotic"], [0, 2], 1)
-    ax.contourf(weights, biases, code, levels=[-0.5, 1.0, 2.5], colors=[COLORS["ordered"], COLORS["chaotic"]])
-    border = [theory.critical_weight_var(activation, bias_var=float(b)) for b in biases]
+    right, top = 2.0 * weight_var, max(2.0 * bias_var, 0.5)
+    biases = top * np.linspace(0.0, 1.0, 2 if activation.homogeneous else 21) ** 2  # a straight line needs two points
+    border = np.array([theory.critical_weight_var(activation, bias_var=float(b)) for b in biases])
+    ax.fill_betweenx(biases, 0.0, border, color=COLORS["ordered"], lw=0)
+    ax.fill_betweenx(biases, border, np.maximum(border, right), color=COLORS["chaotic"], lw=0)
     ax.plot(border, biases, color=COLORS["critical"], lw=1.5)
     kept = 1.0 / activation.derivative(1.0) if activation.homogeneous else np.inf
-    if abs(kept / border[0] - 1.0) > 1e-6 and kept < weights[-1]:
+    if abs(kept / border[0] - 1.0) > 1e-6 and kept < right:
         ax.axvline(kept, color=COLORS["critical"], ls=":", lw=1.2)
-        ax.text(kept, biases[-1] * 0.03, " gradients kept", rotation=90, va="bottom", ha="right", fontsize=8)
+        ax.text(kept, top * 0.4, "gradients kept", rotation=90, va="bottom", ha="right", fontsize=8)
     ax.plot(weight_var, bias_var, "o", color=LINES[1], clip_on=False, zorder=5)
-    ax.text(0.5 * border[-1], biases[-1] * 0.92, "ordered", ha="center")
-    ax.text((border[-1] + weights[-1]) / 2.0, biases[-1] * 0.92, "chaotic", ha="center", backgroundcolor=COLORS["chaotic"])
-    ax.set(title=repr(activation), xlabel="weight variance σ_w²", ylabel="bias variance σ_b²", xlim=(weights[0], weights[-1]))
+    ax.text(min(border[-1], right) / 2.0, top * 0.92, "ordered", ha="center")
+    ax.text((border[0] + right) / 2.0, top * 0.02, "chaotic", ha="center", backgroundcolor=COLORS["chaotic"])
+    ax.set(title=repr(activation), xlabel="weight variance σ_w²", ylabel="bias variance σ_b²", xlim=(0.0, right), ylim=(0.0, top))

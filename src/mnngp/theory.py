@@ -1,15 +1,16 @@
 """What depth does to variances, correlations and gradients: the maps of one layer, their fixed points, the phases.
 
 A point of variance v before a layer has ``v' = b + w V(v)`` behind it, and two points of one variance and correlation ρ have
-``ρ' = (b + w E[φ φ'])/v'`` (b, w the variances of biases and weights). Three slopes say how a deep network behaves where v has settled:
+``ρ' = (b + w E[φ φ'])/v'`` (b, w the variances of biases and weights). Three slopes say how a deep network behaves where v
+has settled:
 
 * ``variance_slope = w V'(v)``: what a layer does to a small change of the input *along* the input;
 * ``gradient_slope = w E[φ'²]``: what it does to a small change *across* the input, and to the squared gradient on its way back;
 * ``correlation_slope = dρ'/dρ`` at ρ = 1: what it does to the distance 1 - ρ of two close points.
 
-The phase is *ordered* if the larger of the first two is below one, *critical* if it is one, *chaotic* above. For ReLU the two are the same. For
-maxout of rank 3 and more they are not: V' = M = E max² > 1 = E[φ'²], so the weight variance 1/M that keeps activations
-(``critical_weight_var``) lets gradients fall by 1/M a layer, and one that keeps gradients lets activations grow by M.
+The phase is *ordered* if the larger of the first two is below one, *critical* if it is one, *chaotic* above. For ReLU the two
+are the same. For maxout of rank 3 and more they are not: V' = M = E max² > 1 = E[φ'²]. So the weight variance 1/M that keeps
+activations (``critical_weight_var``) lets gradients fall by 1/M a layer, and one that keeps gradients lets activations grow by M.
 """
 
 from __future__ import annotations
@@ -117,9 +118,7 @@ def variance_map(activation: Activation, variance: Any, *, weight_var: float, bi
     return float(result) if np.ndim(variance) == 0 else result
 
 
-def correlation_map(
-    activation: Activation, rho: Any, *, weight_var: float, bias_var: float, variance: float | None = None
-) -> Any:
+def correlation_map(activation: Activation, rho: Any, *, weight_var: float, bias_var: float, variance: float | None = None) -> Any:
     """The correlation behind a layer of two points of one variance, that of the fixed point by default.
 
     Examples
@@ -189,7 +188,7 @@ def critical_weight_var(activation: Activation, *, bias_var: float = 0.0) -> flo
     low, high = math.log(1e-3), math.log(1e3)
     if b == 0.0:
         return 1.0 / _slope_square(activation, 0.0)
-    grid = np.linspace(low, high, 200)
+    grid = np.linspace(low, high, 40)
     above = next((i for i, log_w in enumerate(grid) if excess(log_w) > 0.0), 0)
     if above == 0:
         raise InputError(f"{activation!r} has no critical weight variance between 0.001 and 1000 at bias_var={bias_var!r}")

@@ -82,11 +82,22 @@ class Profile:
         """The deficit at equally spaced angles from 0 to π."""
         return self.deficit(np.sin(np.linspace(0.0, np.pi / 2.0, 2001)) ** 2)
 
+    @cached_property
+    def _increasing(self) -> bool:
+        return bool(np.all(np.diff(self._falls) > 0.0))
+
+    @cached_property
+    def slope_at_one(self) -> float:
+        """``F'(1)``."""
+        return float(self.near_slope(np.zeros(1))[0])
+
     def largest_fall(self, reach: float) -> float:
         """The largest ``F(1) - F(1 - 2u)`` for u in [0, reach], or a little more."""
-        if np.all(np.diff(self._falls) > 0.0):
-            return float(self.deficit(np.array([reach]))[0])
-        return float(self._falls.max()) * (1.0 + 1e-5)
+        if not self._increasing:
+            return float(self._falls.max()) * (1.0 + 1e-5)
+        if reach >= 1.0:
+            return self.depth_of_fall
+        return float(self.deficit(np.array([reach]))[0])
 
     @cached_property
     def nonnegative(self) -> bool:
@@ -99,9 +110,11 @@ class Profile:
         return len(self.near.coefficients) == 1 and len(self.far.coefficients) == 1
 
     def deficit(self, u: Vector, rest: Vector | None = None) -> Vector:
-        """``F(1) - F(1 - 2u)``, with full relative accuracy as u → 0; ``rest`` is 1 - u, if it is known better than by subtraction."""
+        """``F(1) - F(1 - 2u)``, to full relative accuracy as u → 0; ``rest`` is 1 - u where that is known better."""
         close, beyond = self._sides(u, rest)
-        return np.where(u > 0.5, self.depth_of_fall - 2.0 * beyond * self.far(np.sqrt(beyond)), 2.0 * close * self.near(np.sqrt(close)))
+        return np.where(
+            u > 0.5, self.depth_of_fall - 2.0 * beyond * self.far(np.sqrt(beyond)), 2.0 * close * self.near(np.sqrt(close))
+        )
 
     def slope(self, u: Vector, rest: Vector | None = None) -> Vector:
         """``F'(1 - 2u)``."""
@@ -110,7 +123,7 @@ class Profile:
 
     @staticmethod
     def _sides(u: Vector, rest: Vector | None) -> tuple[Vector, Vector]:
-        """u on the near half and 1 - u on the far one, each zero on the other."""
+        """U on the near half and 1 - u on the far one, each zero on the other."""
         far = u > 0.5
         return np.where(far, 0.0, u), np.where(far, 1.0 - u if rest is None else rest, 0.0)
 
@@ -119,7 +132,7 @@ class Profile:
 
         Deep in a network only small distances are left, and fewer terms give them to the same accuracy.
         """
-        steps = max(0, int(np.count_nonzero(_LADDER * HALF_RANGE >= reach * (1.0 + 1e-9))) - 1)
+        steps = max(0, int(np.count_nonzero(reach * (1.0 + 1e-9) <= _LADDER * HALF_RANGE)) - 1)
         key = (which, steps, tolerance)
         if key not in self._shorter:
             self._shorter[key] = getattr(self, which).restricted(HALF_RANGE * _LADDER[steps], tolerance)

@@ -60,10 +60,15 @@ class Series:
         return Series(_interpolate(self, len(self.coefficients), upper), upper, self.tail).chopped(tolerance)
 
     @cached_property
+    def powers(self) -> Vector:
+        """Coefficients in powers of ``2s/upper - 1``, for short series."""
+        return np.asarray(chebyshev.cheb2poly(self.coefficients))
+
+    @cached_property
     def slope(self) -> Series:
         """The derivative with respect to s."""
         derivative = chebyshev.chebder(self.coefficients) * (2.0 / self.upper)
-        return Series(derivative, self.upper)
+        return Series(np.asarray(derivative, dtype=np.float64), self.upper)
 
 
 def _interpolate(function: Callable[[Vector], Vector], count: int, upper: float) -> Vector:

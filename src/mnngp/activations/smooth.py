@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -129,14 +130,15 @@ class SmoothActivation(Activation):
         return np.asarray((1.0 - rho) * np.polynomial.polynomial.polyval(rho, tails[1:]))
 
     @staticmethod
-    def _square_mean(function: object, v: Vector) -> Vector:
+    def _square_mean(function: Callable[[Vector], Vector], v: Vector) -> Vector:
         weight = np.exp(-_NODES * _NODES / 2.0) / np.sqrt(2.0 * np.pi) * _STEP
-        return np.asarray(function(np.sqrt(v)[:, None] * _NODES) ** 2 @ weight)  # type: ignore[operator]
+        return np.asarray(function(np.sqrt(v)[:, None] * _NODES) ** 2 @ weight)
 
 
 @lru_cache(maxsize=64)
 def _unit_coefficients(activation: SmoothActivation) -> Vector:
-    return activation.hermite(np.ones(1), activation.checked_terms(1.0))[0]
+    coefficients: Vector = activation.hermite(np.ones(1), activation.checked_terms(1.0))[0]
+    return coefficients
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def matrix_and_gradient(network: Network, x: Points, directions: Sequence[Direct
     steps = list(walk(points, network.layers))
     shift = scale_shift(network, points, normalized=False)
     scale = (np.sqrt(points.variance) * 2.0 ** (points.exponent - shift)).astype(network.dtype)
-    program, table = pack(steps, network.dtype), tables(steps, slice(None), network.dtype)
+    program, table = pack(steps, network.dtype, order=2 if network.tangent else 1), tables(steps, slice(None), network.dtype)
     cosines = np.matmul(x.directions, x.directions.T)
     refine = network.dtype.type(recursion.REFINE[network.dtype])
     kernel = np.empty_like(cosines)
@@ -52,7 +52,9 @@ def matrix_and_gradient(network: Network, x: Points, directions: Sequence[Direct
 
         def task(first: int, rates: Tables = rates, growth: Vector = growth, slab: Matrix = slab) -> None:
             last = min(first + _TASK, len(x))
-            transform(cosines, kernel, slab, first, last, network.tangent, program, table, rates, scale, growth, x.directions, refine)
+            transform(
+                cosines, kernel, slab, first, last, network.tangent, program, table, rates, scale, growth, x.directions, refine
+            )
 
         threads.spread(task, range(0, len(x), _TASK)[::-1], work=4.0 * kernel.size * len(steps))
         np.fill_diagonal(slab, on_diagonal)
@@ -88,8 +90,9 @@ def _rates(network: Network, steps: Sequence[Step], values: Vector, direction: D
         tangent = 1.0 + factor * tangent
         growth = after
     on_diagonal = values * (growth + tangent_rate / tangent) if network.tangent else values * growth
-    packed = Tables(*(np.stack(rows[name]) for name in ("a", "p", "r")), np.concatenate(rows["deviation"]))
-    return Tables(*(part.astype(network.dtype) for part in packed)), growth.astype(network.dtype), on_diagonal
+    a, p, r = (np.stack(rows[name]).astype(network.dtype) for name in ("a", "p", "r"))
+    rates = Tables(a, p, r, np.concatenate(rows["deviation"]).astype(network.dtype))
+    return rates, growth.astype(network.dtype), on_diagonal
 
 
 @compiled

@@ -109,7 +109,7 @@ def _homogeneous_step(points: Diagonal, layer: Layer) -> Step:
         largest_fall, nonnegative, kind = float(table[-1] - table.min()), bool(table.min() >= 0.0), strips.TABLE
     else:
         profile = activation.profile if isinstance(activation, HomogeneousActivation) else linear_profile()
-        moment, slope_at_one = profile.second_moment, float(profile.slope(np.zeros(1))[0])
+        moment, slope_at_one = profile.second_moment, profile.slope_at_one
         largest_fall = profile.largest_fall(points.reach)
         nonnegative = profile.nonnegative
         kind = strips.LINEAR if profile.linear else strips.NEAR if points.reach <= 0.5 else strips.WHOLE

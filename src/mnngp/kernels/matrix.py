@@ -69,7 +69,7 @@ class _Job:
             done = depth + 1
             for part in parts:
                 steps = list(walk(points, part))
-                program = pack(steps, self.network.dtype)
+                program = pack(steps, self.network.dtype, order=int(self.network.tangent))
                 rows = tables(steps, self.row_part, self.network.dtype)
                 cols = rows if self.symmetric else tables(steps, self.col_part, self.network.dtype)
                 emit = part is parts[-1]
@@ -88,7 +88,15 @@ class _Job:
             yield depth, *self.run(program, unused, unused, points, raw=True, save=depth != depths[-1], keep_cosines=True)
 
     def run(
-        self, program: Program, rows: Tables, cols: Tables, points: Diagonal | None, *, raw: bool, save: bool, keep_cosines: bool = False
+        self,
+        program: Program,
+        rows: Tables,
+        cols: Tables,
+        points: Diagonal | None,
+        *,
+        raw: bool,
+        save: bool,
+        keep_cosines: bool = False,
     ) -> tuple[Matrix, float]:
         """One pass over the matrix, panel by panel; with ``points`` (behind these steps) it writes the kernel.
 
@@ -145,7 +153,9 @@ def _split(layers: tuple[Layer, ...], points: int) -> list[tuple[Layer, ...]]:
 def _collapsed(network: Network, lengths: Vector, depths: Sequence[int]) -> list[Program] | None:
     """One program a depth if all points see the same function of the distance: equal lengths, or no bias anywhere."""
     equal = np.ptp(lengths) <= 16.0 * np.finfo(network.dtype).eps * lengths.max()
-    scale_free = all(layer.bias_var == 0.0 and (layer.activation is None or layer.activation.homogeneous) for layer in network.layers)
+    scale_free = all(
+        layer.bias_var == 0.0 and (layer.activation is None or layer.activation.homogeneous) for layer in network.layers
+    )
     if not (equal or scale_free) or not lengths.any():
         return None
     steps = list(walk(inputs(lengths[lengths > 0.0][:1]), network.layers[: depths[-1] + 1]))
@@ -169,8 +179,8 @@ def scale_shift(network: Network, points: Diagonal, normalized: bool) -> int:
     limits = np.finfo(network.dtype)
     if not limits.minexp < 2 * power - 2 <= 2 * power + 1 < limits.maxexp:
         raise ScaleError(
-            f"the kernel is about 1e{2.0 * power * math.log10(2.0):.0f} at depth {network.depth}, which {network.dtype} cannot hold: choose "
-            f"weight_var nearer the activation's critical_weight_var or a smaller depth, "
+            f"the kernel is about 1e{2.0 * power * math.log10(2.0):.0f} at depth {network.depth}, which {network.dtype} cannot "
+            f"hold: choose weight_var nearer the activation's critical_weight_var or a smaller depth, "
             + ("use dtype='float64', " if network.dtype == np.float32 else "")
             + "or call kernel.normalized(X), which returns the kernel without its scale and the scale's logarithm"
         )
@@ -178,5 +188,6 @@ def scale_shift(network: Network, points: Diagonal, normalized: bool) -> int:
 
 
 def diagonal_values(network: Network, points: Diagonal, shift: int) -> Vector:
+    """The kernel's diagonal, divided by ``4**shift``."""
     values = points.variance * points.tangent if network.tangent else points.variance
     return np.ldexp(values, 2 * (points.exponent - shift)).astype(network.dtype)

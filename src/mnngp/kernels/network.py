@@ -158,7 +158,9 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         activations = self._activations(depth)
         if len(activations) > own:
             if np.ndim(self.weight_var) or np.ndim(self.bias_var):
-                raise InputError(f"depths must be at most {own}, for which weight_var and bias_var have values, got {len(activations)}")
+                raise InputError(
+                    f"depths must be at most {own}, for which weight_var and bias_var have values, got {len(activations)}"
+                )
             weights, biases = np.full(len(activations) + 1, weights[0]), np.full(len(activations) + 1, biases[0])
         layers = zip((None, *activations), weights, biases, strict=False)
         return Network(tuple(Layer(activation, float(w), float(b)) for activation, w, b in layers), kind == "ntk", dtype)
@@ -297,7 +299,8 @@ def _hyperparameter(name: str, value: Any, bounds: Any) -> Hyperparameter:
 def _dtype(value: Any) -> np.dtype[Any]:
     with contextlib.suppress(TypeError):
         if value is not None and np.dtype(value) in _DTYPES:
-            return np.dtype(value)
+            dtype: np.dtype[Any] = np.dtype(value)
+            return dtype
     raise InputError(f"dtype must be 'float64' or 'float32', got {value!r}")
 
 

@@ -56,7 +56,12 @@ class Points:
             square = np.einsum("ij,ij->i", part, part)
             with np.errstate(over="ignore"):
                 lengths[start : start + rows] = np.ldexp(square / width, 2 * power)
-            np.divide(part, np.sqrt(np.where(square > 0.0, square, 1.0))[:, None], out=directions[start : start + rows], casting="same_kind")
+            np.divide(
+                part,
+                np.sqrt(np.where(square > 0.0, square, 1.0))[:, None],
+                out=directions[start : start + rows],
+                casting="same_kind",
+            )
 
         threads.spread(split, range(0, count, rows), work=matrix.size)
         if not np.isfinite(lengths).all():

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
 from mnngp.activations.series import HALF_RANGE, Series, Vector
@@ -26,9 +25,9 @@ class _Packer:
         self.parts: list[Vector] = []
         self.length = 0
 
-    def add(self, coefficients: Vector, *, even: bool = True) -> tuple[int, int]:
-        if even:  # the compiled recurrence takes coefficients in pairs
-            coefficients = np.append(coefficients, np.zeros(max(len(coefficients) % 2, 2 - len(coefficients))))
+    def add(self, coefficients: Vector, *, padded: bool = True) -> tuple[int, int]:
+        if padded:  # the compiled recurrence takes 4k + 2 coefficients
+            coefficients = np.append(coefficients, np.zeros((2 - len(coefficients)) % 4))
         start = self.length
         self.parts.append(coefficients)
         self.length += len(coefficients)
@@ -38,8 +37,11 @@ class _Packer:
         return np.concatenate([*self.parts, np.zeros(1)]).astype(dtype)
 
 
-def pack(steps: Sequence[Step], dtype: np.dtype[Any]) -> Program:
-    """Make a program of consecutive steps; each takes as few terms as its distances need."""
+def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
+    """Make a program of consecutive steps; each takes as few terms as its distances need.
+
+    ``order``: 0 for the distances alone, 1 if the slopes P are wanted, 2 if their derivatives are.
+    """
     tolerance = TOLERANCE[dtype]
     count = len(steps)
     kind = np.array([step.kind for step in steps], dtype=np.int64)
@@ -51,35 +53,45 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any]) -> Program:
     for index, step in enumerate(steps):
         where = span[index]
         if step.kind == strips.TABLE:
-            where[strips.TABLE_VALUES] = packer.add(step.table, even=False)
+            where[strips.TABLE_VALUES] = packer.add(step.table, padded=False)
         elif step.kind == strips.HERMITE:
-            where[strips.HERMITE_REFERENCE] = packer.add(step.reference, even=False)
+            where[strips.HERMITE_REFERENCE] = packer.add(step.reference, padded=False)
             deviation_span[index] = deviations, deviations + len(step.reference)
             deviations += len(step.reference)
         elif step.profile is not None:
-            near = [step.profile.near, step.profile.near_slope]
+            names = ("near", "near_slope")[: order + 1]
+            near = [getattr(step.profile, name).chopped(tolerance) for name in names]
             if step.kind == strips.NEAR:
                 reach = float(np.sqrt(step.reach))
-                near = [step.profile.shorter(name, reach, tolerance) for name in ("near", "near_slope")]
+                near = [step.profile.shorter(name, reach, tolerance) for name in names]
                 power_terms[index], power[index] = _powers(near)
-            near, far = ([s.chopped(tolerance) for s in (pair[0], pair[1], pair[1].slope)]
-                         for pair in (near, [step.profile.far, step.profile.far_slope]))  # fmt: skip
-            where[strips.G : strips.G_BEND + 1] = [packer.add(s.coefficients) for s in near]
-            where[strips.H : strips.H_BEND + 1] = [packer.add(s.coefficients) for s in far]
+            else:
+                far = [series.chopped(tolerance) for series in (step.profile.far, step.profile.far_slope)[: order + 1]]
+                far += [far[1].slope] if order > 1 else []
+                where[strips.H : strips.H + len(far)] = [packer.add(series.coefficients) for series in far]
+            near += [near[1].slope] if order > 1 else []
+            where[strips.G : strips.G + len(near)] = [packer.add(series.coefficients) for series in near]
             stretch[index], fall[index] = 2.0 / near[0].upper, step.profile.depth_of_fall / 2.0
     return Program(
-        kind, stretch.astype(dtype), fall.astype(dtype), power.astype(dtype), power_terms, span, packer.packed(dtype), deviation_span
+        kind,
+        stretch.astype(dtype),
+        fall.astype(dtype),
+        power.astype(dtype),
+        power_terms,
+        span,
+        packer.packed(dtype),
+        deviation_span,
     )
 
 
 def _powers(series: Sequence[Series]) -> tuple[int, Vector]:
-    """G and P in powers of x, for the quick steps; none if they have too many terms."""
+    """G, and P if it is given, in powers of x, for the quick steps; none if they have too many terms."""
     rows = np.zeros((2, 17))
     longest = max(len(one.coefficients) for one in series)
     if longest > 17:
         return 0, rows
-    for row, one in zip(rows, series, strict=True):
-        row[: len(one.coefficients)] = chebyshev.cheb2poly(one.coefficients)
+    for row, one in zip(rows, series, strict=False):
+        row[: len(one.coefficients)] = one.powers
     return (9 if longest <= 9 else 17), rows
 
 
@@ -87,10 +99,8 @@ def tables(steps: Sequence[Step], part: slice, dtype: np.dtype[Any]) -> Tables:
     """The per-point numbers of the steps, for the points of ``part``."""
     deviations = [step.deviation[:, part] for step in steps if step.kind == strips.HERMITE]
     empty = np.empty((0, len(steps[0].a[part])))
-    return Tables(
-        *(np.stack([getattr(step, name)[part] for step in steps]).astype(dtype) for name in ("a", "p", "r")),
-        np.concatenate([*deviations, empty]).astype(dtype),
-    )
+    a, p, r = (np.stack([getattr(step, name)[part] for step in steps]).astype(dtype) for name in ("a", "p", "r"))
+    return Tables(a, p, r, np.concatenate([*deviations, empty]).astype(dtype))
 
 
 def collapse(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> Program | None:
@@ -99,7 +109,7 @@ def collapse(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> P
     Then u_L is one function of u. It is stored as the series of ``s / s_L`` in s = √u (and in √(1-u) on the far side): the
     reciprocal, because it is nearly a straight line at any depth, where s_L itself has a pole just outside of the interval.
     """
-    program = pack(steps, np.dtype(np.float64))
+    program = pack(steps, np.dtype(np.float64), order=int(tangent))
     one_point = tables(steps, slice(0, 1), np.dtype(np.float64))
     one_point = Tables(one_point.a, *(np.zeros_like(part) for part in one_point[1:]))
 

@@ -21,11 +21,14 @@ def distances(cosine: Array, i: int, j0: int, rows: Array, cols: Array, refine: 
     quarter = u.dtype.type(0.25)
     one = u.dtype.type(1.0)
     zero = u.dtype.type(0.0)
-    any_close = False
+    close = 0
     for j in range(u.shape[0]):
-        u[j] = min(max(half - half * cosine[j], zero), one)
-        any_close |= u[j] < refine
-    if any_close:
+        value = half - half * cosine[j]
+        value = value if value > zero else zero
+        u[j] = value if value < one else one
+    for j in range(u.shape[0]):
+        close += 1 if u[j] < refine else 0
+    if close > 0:
         for j in range(u.shape[0]):
             if u[j] < refine:
                 total = zero
@@ -38,7 +41,8 @@ def distances(cosine: Array, i: int, j0: int, rows: Array, cols: Array, refine: 
 @compiled
 def transform(
     state: Array, tangents: Array, out: Array, first: int, last: int, lower: bool, raw: bool, save: bool, emit: bool, tangent: bool,
-    program: Program, rows: Tables, cols: Tables, row_scale: Array, col_scale: Array, row_points: Array, col_points: Array, refine: Any,
+    program: Program, rows: Tables, cols: Tables, row_scale: Array, col_scale: Array, row_points: Array, col_points: Array,
+    refine: Any,
 ) -> None:  # fmt: skip
     """Take rows ``first`` to ``last`` of the matrix through the steps of a program.
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mnngp.kernels.compiled import compiled
 
 Array = Any  # NumPy arrays of either floating point type; compiled code has no use for static types
@@ -41,7 +39,7 @@ class Program(NamedTuple):
     power: Array  # (steps, 2, 17) G and P in powers of x = stretch·s - 1, lowest first
     power_terms: Array  # (steps,) 9 or 17: how many of them, 0: there are more, and they are summed as Chebyshev series
     span: Array  # (steps, 8, 2) where each series stands in ``series``
-    series: Array  # (…,) Chebyshev coefficients, an even number each
+    series: Array  # (…,) Chebyshev coefficients, 4k + 2 of each
     deviation_span: Array  # (steps, 2) the rows of ``Tables.deviation`` that belong to a HERMITE step
 
 
@@ -56,7 +54,7 @@ class Tables(NamedTuple):
 
 @compiled
 def chebyshev(double_x: Array, series: Array, value: Array, work: Array) -> None:
-    """Clenshaw's recurrence on a strip, two coefficients a pass; ``double_x`` is 2x."""
+    """Clenshaw's recurrence on a strip, four coefficients a pass; ``double_x`` is 2x, and there are 4k + 2 coefficients."""
     count = series.shape[0]
     last = series[count - 1]
     zero = series.dtype.type(0.0)
@@ -64,15 +62,18 @@ def chebyshev(double_x: Array, series: Array, value: Array, work: Array) -> None
     for j in range(value.shape[0]):
         value[j] = last
         work[j] = zero
-    for k in range(count - 2, 1, -2):
-        upper = series[k]
-        lower = series[k - 1]
+    for k in range(count - 2, 3, -4):
+        c3, c2, c1, c0 = series[k], series[k - 1], series[k - 2], series[k - 3]
         for j in range(value.shape[0]):
-            work[j] = double_x[j] * value[j] - work[j] + upper
-            value[j] = double_x[j] * work[j] - value[j] + lower
+            x = double_x[j]
+            above = x * value[j] + (c3 - work[j])
+            below = x * above + (c2 - value[j])
+            above = x * below + (c1 - above)
+            work[j] = above
+            value[j] = x * above + (c0 - below)
     constant = series[0]
     for j in range(value.shape[0]):
-        value[j] = half * double_x[j] * value[j] - work[j] + constant
+        value[j] = half * double_x[j] * value[j] + (constant - work[j])
 
 
 @compiled
@@ -163,12 +164,13 @@ def half_angle(program: Program, step: int, u: Array, x: Array) -> bool:
         for j in range(u.shape[0]):
             x[j] = math.sqrt(u[j]) * stretch - two
         return False
-    beyond = False
     for j in range(u.shape[0]):
-        close = u[j] if u[j] <= half else max(one - u[j], zero)
-        beyond |= u[j] > half
-        x[j] = math.sqrt(close) * stretch - two
-    return beyond
+        close = u[j] if u[j] <= half else one - u[j]
+        x[j] = math.sqrt(close if close > zero else zero) * stretch - two
+    count = 0
+    for j in range(u.shape[0]):
+        count += 1 if u[j] > half else 0
+    return count > 0
 
 
 @compiled
@@ -234,9 +236,18 @@ def homogeneous_values(
 
 @compiled
 def hermite_values(
-    u: Array, i: int, j0: int, reference: Array, row_deviation: Array, col_deviation: Array, q: Array, slope: Array, x: Array, work: Array
+    u: Array,
+    i: int,
+    j0: int,
+    reference: Array,
+    row_deviation: Array,
+    col_deviation: Array,
+    q: Array,
+    slope: Array,
+    x: Array,
+    work: Array,
 ) -> None:
-    """For a HERMITE step the sum ``Σ_k ¼ (A_ik - A_jk)² + A_ik A_jk (1 - ρ^k)/2`` over k ≥ 1, and its slope ``Σ_k k A_ik A_jk ρ^(k-1)``.
+    """For a HERMITE step ``Σ_k ¼ (A_ik - A_jk)² + A_ik A_jk (1 - ρ^k)/2`` over k ≥ 1, and its slope ``Σ_k k A_ik A_jk ρ^(k-1)``.
 
     A_ik is the reference point's coefficient plus the deviation of point i.
     """
