@@ -149,6 +149,22 @@ def test_thread_limits_hold_and_are_given_back(monkeypatch):
     assert seen[-1] == 2
 
 
+def test_overlapping_callers_give_the_cores_back():
+    from concurrent.futures import ThreadPoolExecutor
+
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    X = np.random.default_rng(0).normal(size=(600, 20))
+    kernel = MaxoutKernel(3, 3)
+    with threadpool_limits(2, user_api="blas"):
+        before = [pool["num_threads"] for pool in threadpool_info()]
+        once = kernel(X)
+        with ThreadPoolExecutor(4) as pool:
+            for other in pool.map(kernel, [X] * 12):
+                assert np.array_equal(once, other)
+        assert [pool["num_threads"] for pool in threadpool_info()] == before
+
+
 # --- great depth ------------------------------------------------------------------------------------------------------
 
 

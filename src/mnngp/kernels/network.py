@@ -169,11 +169,10 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         from mnngp.kernels.points import Points
 
         dtype = _dtype(self.dtype)
-        columns = checks.points("X", X).shape[1]
-        if Y is not None:
-            checks.points("Y", Y, columns)  # both are checked before either is worked on
-        x = Points.of("X", X, dtype)
-        return x, None if Y is None or Y is X else Points.of("Y", Y, dtype, columns)
+        rows = checks.points("X", X)
+        others = None if Y is None or Y is X else checks.points("Y", Y, rows.shape[1])
+        # Both are checked before either is worked on.
+        return Points.of("X", rows, dtype), None if others is None else Points.of("Y", others, dtype)
 
     def _directions(self, layers: int) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """How each element of ``theta`` moves the layers' variances; bias_var stands before weight_var there."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp import checks
 from mnngp.activations.series import Vector
 from mnngp.errors import ScaleError
 from mnngp.kernels import threads
@@ -35,12 +34,11 @@ class Points:
         return len(self.square_lengths)
 
     @staticmethod
-    def of(name: str, value: Any, dtype: np.dtype[Any], columns: int | None = None) -> Points:
-        """Check a data matrix and split it into directions and lengths.
+    def of(name: str, matrix: NDArray[Any], dtype: np.dtype[Any]) -> Points:
+        """Split a data matrix, already checked, into directions and lengths.
 
         Rows are brought near one by a power of two first, so that neither tiny nor huge entries lose their direction.
         """
-        matrix = checks.points(name, value, columns)
         count, width = matrix.shape
         directions = np.empty((count, width), dtype=dtype)
         lengths = np.empty(count)
