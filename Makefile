@@ -24,7 +24,7 @@ lint: $(VENV)/.dev  ## check style (ruff) and types (mypy, strict)
 
 docs: $(VENV)/.docs  ## build the documentation to site/
 	$(BIN)/python docs/make_figures.py
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
 bench: $(VENV)/.dev $(NT)/.ready  ## compare with neural-tangents; writes benchmarks/results/

@@ -26,7 +26,9 @@ def moments(path: Path) -> None:
     unit = Maxout(4)
     coarse = TabulatedMaxout(4, r_max=100.0, n_rho=201)
     nodes = np.linspace(-1.0, 1.0, coarse.n_rho)[1:-1]  # at ±1 there is a formula of its own
-    right.semilogy(nodes, _error(coarse.values[1:-1], unit.moment(nodes)), color="#999999", label="printed grid (r_max = 100), at nodes")
+    right.semilogy(
+        nodes, _error(coarse.values[1:-1], unit.moment(nodes)), color="#999999", label="printed grid (r_max = 100), at nodes"
+    )
     table = TabulatedMaxout(4, n_rho=101)
     for count, color in ((101, COLORS[8]), (1001, COLORS[4])):
         nodes = np.linspace(-1.0, 1.0, count)

@@ -43,7 +43,9 @@ def against_high_precision() -> str:
     for rank in sorted(map(int, values)):
         unit, table = Maxout(rank), values[str(rank)]
         rho = np.array([float(row["rho"]) for row in table])
-        moment, derivative, deficit = (np.array([float(row[name]) for row in table]) for name in ("moment", "derivative", "deficit"))
+        moment, derivative, deficit = (
+            np.array([float(row[name]) for row in table]) for name in ("moment", "derivative", "deficit")
+        )
         inside = (rho > 0.0) & (rho < 1.0)
         worst = (
             np.abs(unit.moment(rho) - moment).max(),

@@ -41,8 +41,8 @@ def moments(activation, v, rho):
     return moment, slope
 
 
-def printed_equation_18(activation, X, *, depth, weight_var, bias_var):
-    """Eq. (18) as the paper prints it: the affine map stands twice in each layer from the second on."""
+def printed_recursion(activation, X, *, depth, weight_var, bias_var):
+    """Eq. (20) (label 18) as the paper prints it: the affine map stands twice in each layer from the second on."""
     K = X @ X.T / X.shape[1]
     for _ in range(depth):
         C = bias_var + weight_var * K

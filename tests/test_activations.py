@@ -183,6 +183,37 @@ def test_the_printed_grid_is_too_coarse():
     assert errors[2] > 2e-2
 
 
+def test_the_printed_sums_are_wrong():
+    """Errata: as printed, eq. (42) and (46) are conditional expectations, and (45) conditions on the wrong events."""
+    from scipy.special import ndtr
+    from scipy.stats import multivariate_normal
+
+    rank, rho = 2, 0.5
+    axis = np.linspace(-8.0, 8.0, 161)
+    x, y = np.meshgrid(axis, axis, indexing="ij")
+    pair = multivariate_normal([0.0, 0.0], [[1.0, rho], [rho, 1.0]])
+    joint = pair.pdf(np.dstack([x, y]))
+    both_below = pair.cdf(np.dstack([x, y]))
+    single = np.exp(-(x * x + y * y) / 2.0)
+    root = np.sqrt(1.0 - rho**2)
+    same = joint * both_below ** (rank - 1)
+    wrong_events = single * ndtr((1.0 - rho) * x / root) * ndtr((1.0 - rho) * y / root)
+    right_events = single * ndtr((y - rho * x) / root) * ndtr((x - rho * y) / root)
+
+    def as_printed(apart):
+        return rank * (x * y * same).sum() / same.sum() + rank * (rank - 1) * (x * y * apart).sum() / apart.sum()
+
+    def corrected(apart):
+        return rank * (x * y * same).sum() / joint.sum() + rank * (rank - 1) * (x * y * apart).sum() / single.sum()
+
+    exact = Maxout(2).moment(0.5)
+    assert exact == pytest.approx(0.609, abs=1e-3)
+    assert as_printed(wrong_events) == pytest.approx(1.732, abs=1e-3)
+    assert as_printed(right_events) == pytest.approx(2.240, abs=1e-3)  # with only the events corrected
+    assert abs(corrected(wrong_events) - exact) > 0.05
+    assert corrected(right_events) == pytest.approx(exact, abs=1e-5)
+
+
 def test_the_table_interpolates_linearly():
     table = TabulatedMaxout(3, n_grid=101, n_rho=11)
     assert table.moment(0.1) == pytest.approx((table.moment(0.0) + table.moment(0.2)) / 2.0, abs=1e-15)

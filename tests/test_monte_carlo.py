@@ -1,14 +1,14 @@
 """The theorem against real networks: finite maxout networks, sampled, at depths 1 to 3, scored in standard errors.
 
 For given hidden units the output is Gaussian with covariance ``b + w <h, h'>/width``; its mean over networks estimates the kernel
-with a bias of order 1/width. The same score rejects eq. (18) as printed.
+with a bias of order 1/width. The same score rejects the recursion as printed in eq. (20), label 18.
 """
 
 import numpy as np
 import pytest
 
 from mnngp import Maxout, MaxoutKernel
-from tests.plain import printed_equation_18
+from tests.plain import printed_recursion
 
 WIDTH, NETWORKS = 512, 160
 X = np.array([[1.0, -0.5, 0.3, 0.8], [0.2, 1.1, -0.4, 0.5], [-0.7, 0.4, 1.5, -0.2]])
@@ -41,7 +41,7 @@ def test_networks_have_the_kernel_of_the_theorem(rank, depth):
     covariances = sample_covariances(rank, depth, weight_var, bias_var, seed=10 * rank + depth)
     kernel = MaxoutKernel(depth, rank, weight_var=weight_var, bias_var=bias_var)(X)
     assert np.abs(scores(covariances, kernel)).max() < 4.0
-    printed = printed_equation_18(Maxout(rank), X, depth=depth, weight_var=weight_var, bias_var=bias_var)
+    printed = printed_recursion(Maxout(rank), X, depth=depth, weight_var=weight_var, bias_var=bias_var)
     if depth == 1:  # the two recursions agree there
         np.testing.assert_allclose(printed, kernel, rtol=1e-12)
     else:

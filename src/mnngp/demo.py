@@ -65,7 +65,7 @@ class Digits:
 
 
 def posterior_mean(kernel: Matrix, cross: Matrix, targets: Matrix) -> Matrix:
-    """The posterior mean at the test points (the paper's eq. (20), errata applied), with a noise relative to the kernel."""
+    """The posterior mean at the test points: the paper's eq. (22), with the observed targets and a noise relative to the kernel."""
     from scipy.linalg import cho_factor, cho_solve
 
     noisy = kernel + NOISE * np.mean(np.diag(kernel)) * np.eye(len(kernel))
@@ -110,7 +110,7 @@ def _draw_moments(ax: Any) -> None:
     for rank, color in zip((1, 2, 3, 4, 8), ("#9aa5b1", "#1b6ca8", "#2a9d8f", "#c8553d", "#6a4c93"), strict=True):
         ax.plot(rho, Maxout(rank).moment(rho), color=color, label=f"q = {rank}")
     ax.set(title="What a layer does: F_q(ρ)", xlabel="correlation ρ before the layer", ylabel="E[max h · max h']")
-    ax.legend(fontsize=8)
+    ax.legend(fontsize=8, frameon=False)
 
 
 def _draw_accuracy(ax: Any, results: list[Result]) -> None:
@@ -120,7 +120,7 @@ def _draw_accuracy(ax: Any, results: list[Result]) -> None:
         style = styles.get(result.name) or {"marker": "o", "color": next(colors)}
         ax.plot(list(result.accuracy), list(result.accuracy.values()), ms=4, label=result.name, **style)
     ax.set(title=f"Test accuracy, {TRAIN} to learn from", xlabel="hidden layers", ylim=(0.95, 1.0))
-    ax.legend(fontsize=8)
+    ax.legend(fontsize=8, frameon=False)
 
 
 def _draw_kernel(ax: Any, data: Digits) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 COLORS = {"ordered": "#dbe9f6", "critical": "#666666", "chaotic": "#fde0d0"}
 LINES = ("#1b6ca8", "#222222", "#c8553d")
-STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9.5, "axes.titlesize": 10.5, "legend.frameon": False}
+STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9.5, "axes.titlesize": 10.5}
 
 
 def new_figure(**arguments: Any) -> tuple[Figure, Any]:
@@ -66,7 +66,7 @@ def initialisation(
             ax.semilogy(np.maximum(getattr(profile, name), 1e-300), color=color, label=label, lw=2 if factor == 1.0 else 1.3)
             ax.set(title=title, xlabel="layer")
             ax.xaxis.get_major_locator().set_params(integer=True)
-    axes[0, 1].legend(fontsize=8)
+    axes[0, 1].legend(fontsize=8, frameon=False)
     return figure
 
 
@@ -84,5 +84,5 @@ def phase_diagram(activation: Activation, ax: Axes, weight_var: float, bias_var:
         ax.text(kept, top * 0.4, "gradients kept", rotation=90, va="bottom", ha="right", fontsize=8)
     ax.plot(weight_var, bias_var, "o", color=LINES[1], clip_on=False, zorder=5)
     ax.text(min(border[-1], right) / 2.0, top * 0.92, "ordered", ha="center")
-    ax.text((border[0] + right) / 2.0, top * 0.02, "chaotic", ha="center", backgroundcolor=COLORS["chaotic"])
+    ax.text(0.98 * right, top * 0.05, "chaotic", ha="right")
     ax.set(title=repr(activation), xlabel="weight variance σ_w²", ylabel="bias variance σ_b²", xlim=(0.0, right), ylim=(0.0, top))

@@ -46,7 +46,7 @@ class Activation(ABC):
         return _elementwise(self._moment, rho)
 
     def derivative(self, rho: Any) -> Any:
-        """The derivative of :meth:`moment`, ``E[φ'(z) φ'(z')]``."""
+        """The derivative of ``moment``, ``E[φ'(z) φ'(z')]``."""
         return _elementwise(self._derivative, rho)
 
     def deficit(self, rho: Any) -> Any:
@@ -64,7 +64,7 @@ class Activation(ABC):
 
 
 class HomogeneousActivation(Activation):
-    """An activation with φ(cz) = c φ(z) for c > 0: known once its :class:`Profile` is."""
+    """An activation with φ(cz) = c φ(z) for c > 0: known once its ``Profile`` is."""
 
     homogeneous: ClassVar[bool] = True
 
@@ -83,7 +83,7 @@ class HomogeneousActivation(Activation):
 
     @property
     def error(self) -> float:
-        """Bound of the absolute error of :meth:`derivative`; that of :meth:`moment` is at most twice this."""
+        """Bound of the absolute error of ``derivative``; that of ``moment`` is at most twice this."""
         return self.profile.error
 
     def _moment(self, rho: Vector) -> Vector:

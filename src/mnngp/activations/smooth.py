@@ -92,7 +92,7 @@ class SmoothActivation(Activation):
         return int(enough[0]) + 2, _TARGET
 
     def checked_terms(self, largest: float) -> int:
-        """Return :meth:`terms`, with a warning where the series is not accurate."""
+        """Return ``terms``, with a warning where the series is not accurate."""
         count, remainder = self.terms(largest)
         if not remainder <= _TOLERATED:
             warnings.warn(
@@ -113,7 +113,7 @@ class SmoothActivation(Activation):
 
     @property
     def error(self) -> float:
-        """The remainder of the series of :meth:`derivative` at ρ = 1, and so a bound of it everywhere."""
+        """The remainder of the series of ``derivative`` at ρ = 1, and so a bound of it everywhere."""
         return self.terms(1.0)[1] * float(self.slope_variance(np.ones(1))[0])
 
     def _moment(self, rho: Vector) -> Vector:

@@ -2,7 +2,7 @@
 
 Appendix B of the paper, with the corrections of the errata: each sum is multiplied by the cell's area instead of
 being divided by a sum that makes it a conditional expectation, and the term with different argmaxes carries
-``Φ((y-ρx)/√(1-ρ²)) Φ((x-ρy)/√(1-ρ²))``. :class:`~mnngp.Maxout` is exact and ten thousand times as fast to set up.
+``Φ((y-ρx)/√(1-ρ²)) Φ((x-ρy)/√(1-ρ²))``. ``Maxout`` is exact, and set up a thousand times as fast.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TabulatedMaxout(Activation):
         near ρ = ±1; its tables were made with 10.
     n_rho : int
         How many equally spaced correlations are tabulated; between them F_q is linear. The default table takes
-        some ten seconds on first use.
+        most of a minute on first use.
     """
 
     rank: int

@@ -1,7 +1,7 @@
 """What the recursion needs of each point: its variances through the layers.
 
 With ``v_i`` the variance of point i before a layer and ``v'_i = b + w V(v_i)`` after it (``V(v) = M v`` for a homogeneous
-activation; eq. (14) of the paper on the diagonal), the step of the distance ``u_ij`` is (maths.md, section 3)
+activation; the paper's eq. (16) on the diagonal), the step of the distance ``u_ij`` is (docs/maths.md)
 
     β_i = √(b/v'_i),  α_i = √(w v_i/v'_i),   u'_ij = ¼ (β_i - β_j)² + ¼ M (α_i - α_j)² + ½ α_i α_j D(u_ij).
 

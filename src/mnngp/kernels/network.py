@@ -251,7 +251,7 @@ class NetworkKernel(DeepKernel):
     layers : sequence of Activation
         The activation of each hidden layer, from the input on.
     weight_var, bias_var, kind, dtype, weight_var_bounds, bias_var_bounds
-        As for :class:`MaxoutKernel`; sequences have ``len(layers) + 1`` values.
+        As for ``MaxoutKernel``; sequences have ``len(layers) + 1`` values.
 
     Examples
     --------

@@ -24,7 +24,8 @@ class Network:
     """Everything of an infinitely wide network that its kernel depends on.
 
     Layer 0 is the affine map of the inputs; layer l the l-th activation and the affine map behind it. The kernel at
-    depth l is the covariance behind layer l, ``C^l`` of the errata: the theorem's ``G ∘ (H ∘ G)^L`` (not eq. (18) as printed).
+    depth l is the covariance behind layer l, the theorem's ``G ∘ (H ∘ G)^l``, eq. (32), and not the recursion that
+    eq. (20) prints (label 18 in the paper's source); see docs/paper.md.
     """
 
     layers: tuple[Layer, ...]
