@@ -130,6 +130,28 @@ def hermite_gradient(
 
 
 @compiled
+def weigh(ai: Any, ai_rate: Any, a: Array, a_rate: Array, du: Array, e: Array, de: Array, slope: Array, dslope: Array) -> None:
+    """E and P of a homogeneous step times ``a_i a_j``, with their derivatives; ``dslope`` holds that of P before."""
+    for j in range(e.shape[0]):
+        both = ai * a[j]
+        both_rate = ai_rate * a[j] + ai * a_rate[j]
+        dslope[j] = both_rate * slope[j] + both * dslope[j]
+        de[j] = both_rate * e[j] + both * slope[j] * du[j]
+        e[j] *= both
+        slope[j] *= both
+
+
+@compiled
+def spread_apart(pi: Any, pi_rate: Any, p: Array, p_rate: Array, e: Array, de: Array) -> None:
+    """Add ``(p_i - p_j)²``, and its derivative."""
+    two = e.dtype.type(2.0)
+    for j in range(e.shape[0]):
+        apart = pi - p[j]
+        e[j] += apart * apart
+        de[j] += two * apart * (pi_rate - p_rate[j])
+
+
+@compiled
 def transform(
     cosines: Array, kernel: Array, slab: Array, first: int, last: int, tangent: bool,
     program: Program, table: Tables, rates: Tables, scale: Array, growth: Array, points: Array, refine: Any,
@@ -164,29 +186,36 @@ def transform(
                     )  # fmt: skip
                 else:
                     strips.homogeneous_values(program, step, u, 2 if tangent else 1, e, slope, dslope, x, far, work)
-                    for j in range(width):
-                        both = table.a[step, i] * table.a[step, j0 + j]
-                        both_rate = rates.a[step, i] * table.a[step, j0 + j] + table.a[step, i] * rates.a[step, j0 + j]
-                        bend = dslope[j] / math.sqrt(max(u[j], tiny) * max(one - u[j], eps)) if tangent else one
-                        dslope[j] = both_rate * slope[j] + both * bend * du[j]
-                        de[j] = both_rate * e[j] + both * slope[j] * du[j]
-                        e[j] *= both
-                        slope[j] *= both
+                    if tangent:
+                        for j in range(width):
+                            dslope[j] *= du[j] / math.sqrt(max(u[j], tiny) * max(one - u[j], eps))
+                    weigh(
+                        table.a[step, i], rates.a[step, i], table.a[step, j0:end], rates.a[step, j0:end], du, e, de, slope, dslope
+                    )  # fmt: skip
+                spread_apart(
+                    table.p[step, i], rates.p[step, i], table.p[step, j0:end], rates.p[step, j0:end], e, de
+                )  # fmt: skip
+                spread_apart(
+                    table.r[step, i], rates.r[step, i], table.r[step, j0:end], rates.r[step, j0:end], e, de
+                )  # fmt: skip
                 for j in range(width):
-                    dp = table.p[step, i] - table.p[step, j0 + j]
-                    dr = table.r[step, i] - table.r[step, j0 + j]
-                    dp_rate = rates.p[step, i] - rates.p[step, j0 + j]
-                    dr_rate = rates.r[step, i] - rates.r[step, j0 + j]
-                    u[j] = dp * dp + dr * dr + e[j]
-                    du[j] = two * (dp * dp_rate + dr * dr_rate) + de[j]
-                    dt[j] = -two * du[j] + dslope[j] * t[j] + slope[j] * dt[j]
-                    t[j] = one - two * u[j] + slope[j] * t[j]
+                    u[j] = e[j]
+                    du[j] = de[j]
+                if tangent:
+                    for j in range(width):
+                        dt[j] = -two * du[j] + dslope[j] * t[j] + slope[j] * dt[j]
+                        t[j] = one - two * u[j] + slope[j] * t[j]
+            mine, my_growth = scale[i], growth[i]
+            theirs, their_growth = scale[j0:end], growth[j0:end]
+            target, target_rate = kernel[i, j0:end], slab[i, j0:end]
+            if not tangent:
+                for j in range(width):
+                    t[j] = one - two * u[j]
+                    dt[j] = -two * du[j]
             for j in range(width):
-                both = scale[i] * scale[j0 + j]
-                value = t[j] if tangent else one - two * u[j]
-                change = dt[j] if tangent else -two * du[j]
-                kernel[i, j0 + j] = both * value
-                slab[i, j0 + j] = both * (value * half * (growth[i] + growth[j0 + j]) + change)
+                both = mine * theirs[j]
+                target[j] = both * t[j]
+                target_rate[j] = both * (t[j] * half * (my_growth + their_growth[j]) + dt[j])
         for j in range(j0, min(j0 + size, last)):
             for i in range(max(first, j + 1), last):
                 kernel[j, i] = kernel[i, j]
