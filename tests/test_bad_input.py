@@ -40,12 +40,19 @@ def test_bad_points(bad, message):
             KERNEL(np.eye(2), bad)
 
 
+@pytest.mark.parametrize("bounds", [(5.0, 1.0), (-1.0, 1.0), (0.0, 1.0), "free", None, (1.0, np.inf), [[1.0, 2.0, 3.0]], 1.0])
+def test_bad_bounds(bounds):
+    for name in ("weight_var_bounds", "bias_var_bounds"):
+        with pytest.raises(InputError, match=f"{name} must be 'fixed' or a pair"):
+            MaxoutKernel(**{name: bounds})
+
+
 def test_columns_must_agree():
     with pytest.raises(InputError, match=r"Y must have 3 columns, as X has, got shape \(2, 2\)"):
         KERNEL(GOOD, np.eye(2))
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "1", None, True, 1j])
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "1", None, True, 1j, 1e308, 10**400])
 def test_bad_weight_variance(value):
     with pytest.raises(InputError, match=r"weight_var must be"):
         MaxoutKernel(weight_var=value)
@@ -68,9 +75,11 @@ def test_lists_of_the_wrong_length():
     for weight_var in ([1.0, 1.0], [1.0] * 4, np.ones((3, 1))):
         with pytest.raises(InputError, match=r"weight_var must be one number, or 3 numbers for 2 hidden layers"):
             MaxoutKernel(2, 3, weight_var=weight_var)
-    with pytest.raises(InputError, match=r"bias_var\[1\] must be a finite number at least 0, got -1.0"):
+    with pytest.raises(InputError, match=r"weight_var\[1\] must be a finite number"):
+        MaxoutKernel(2, 3, weight_var=[1.0, [2.0, 3.0], 4.0])
+    with pytest.raises(InputError, match=r"bias_var\[1\] must be a finite number at least 0 and at most 1e\+200, got -1.0"):
         MaxoutKernel(2, 3, bias_var=[0.1, -1.0, 0.1])
-    with pytest.raises(InputError, match=r"weight_var\[2\] must be a finite number above 0, got 0.0"):
+    with pytest.raises(InputError, match=r"weight_var\[2\] must be a finite number above 0 and at most 1e\+200, got 0.0"):
         NetworkKernel([ReLU()] * 2, weight_var=[1.0, 1.0, 0.0])
 
 

@@ -31,6 +31,8 @@ def test_phase():
     assert facts["phase"] == "ordered"
     assert facts["critical_weight_var"] == pytest.approx(0.78390520)
     assert len(facts["variance"]) == 6
+    large = json.loads(run("phase", "--rank", "4", "--weight-var", "1e5", "--depth", "200", "--json").stdout)
+    assert large["variance"][-1] is None
 
 
 def test_phase_draws(tmp_path):
@@ -53,8 +55,9 @@ def test_demo(tmp_path):
     [
         (("phase", "--rank", "0"), 2, "Invalid value for '--rank'"),
         (("phase", "--weight-var", "-1"), 1, "error: weight_var must be a finite number above 0, got -1.0"),
+        (("phase", "--plot", "x.foo"), 2, "must end in .png, .pdf or .svg"),
         (("phase", "--bias-var", "nan"), 1, "error: bias_var must be a finite number at least 0, got nan"),
-        (("phase", "--plot", "/nonexistent/folder/x.png"), 1, "error:"),
+        (("phase", "--plot", "/nonexistent/folder/x.png"), 2, "does not exist"),
         (("demo", "-o", "/nonexistent/folder/x.png"), 2, "does not exist"),
         (("nonsense",), 2, "No such command"),
     ],

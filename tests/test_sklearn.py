@@ -75,6 +75,21 @@ def test_model_selection_over_kernels(wave):
 def test_frames_go_in(wave):
     X, _ = wave
     np.testing.assert_array_equal(MaxoutKernel(2, 3)(pd.DataFrame(X)), MaxoutKernel(2, 3)(X))
+    mixed = pd.DataFrame({"a": [0.5, 1.5], "b": [True, False], "c": pd.array([1, 2], dtype="Int64")})
+    np.testing.assert_array_equal(MaxoutKernel(2, 3)(mixed), MaxoutKernel(2, 3)(np.array([[0.5, 1.0, 1.0], [1.5, 0.0, 2.0]])))
+    with pytest.raises(ValueError, match="X must be numeric"):
+        MaxoutKernel(2, 3)(pd.DataFrame({"a": [0.5], "b": ["1.5"]}))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_deep_kernels_can_be_optimised(wave, dtype):
+    """The optimiser tries the bounds: there the kernel must still fit its type."""
+    X, y = wave
+    kernel = MaxoutKernel(100, 4, weight_var=0.6446, dtype=dtype)
+    at_bound = kernel.clone_with_theta(kernel.bounds[:, 1])
+    assert np.isfinite(at_bound(X)).all()
+    if dtype == "float64":
+        GaussianProcessRegressor(kernel, alpha=1e-2).fit(X, y)
 
 
 def test_parameters_are_set_and_checked_again():

@@ -38,8 +38,10 @@ def test_fixed_points_are_fixed_and_are_reached(activation, weight_var, bias_var
     variances = {"weight_var": weight_var, "bias_var": bias_var}
     point = theory.fixed_point(activation, **variances)
     if math.isinf(point.variance):
-        long = theory.depth_profile(activation, 200, **variances) if activation.homogeneous else None
-        assert long is None or long.variance[-1] > 1e3
+        v = 1.0
+        for _ in range(200):
+            v = theory.variance_map(activation, v, **variances)
+        assert v > 1e6
         return
     assert theory.variance_map(activation, point.variance, **variances) == pytest.approx(point.variance, rel=1e-9)
     assert theory.correlation_map(activation, point.correlation, **variances) == pytest.approx(point.correlation, rel=1e-8)
@@ -78,6 +80,16 @@ def test_phases():
     assert 0.0 < chaotic.correlation < 0.9
 
 
+def test_gelu_grows_or_dies():
+    """Its variance has no stable fixed point but zero without bias: from one it dies below 1/E φ², and grows above."""
+    critical = theory.critical_weight_var(GELU())
+    assert critical == pytest.approx(GELU().critical_weight_var, rel=1e-9)
+    assert theory.fixed_point(GELU(), weight_var=0.99 * critical).variance == 0.0
+    above = theory.fixed_point(GELU(), weight_var=1.01 * critical)
+    assert math.isinf(above.variance)
+    assert above.phase == "chaotic"
+
+
 def test_ranks_above_two_cannot_keep_activations_and_gradients_both():
     for rank in (3, 4, 8):
         point = theory.fixed_point(Maxout(rank), weight_var=Maxout(rank).critical_weight_var)
@@ -113,8 +125,11 @@ def test_bad_input():
         theory.fixed_point("relu", weight_var=1.0)
     with pytest.raises(InputError, match=r"weight_var must be a finite number above 0, got 0\.0"):
         theory.fixed_point(ReLU(), weight_var=0.0)
-    with pytest.raises(InputError, match="variance must be at least 0"):
-        theory.variance_map(ReLU(), -1.0, weight_var=1.0, bias_var=0.0)
+    for variance in (-1.0, np.inf, np.nan):
+        with pytest.raises(InputError, match="variance must be finite and at least 0"):
+            theory.variance_map(ReLU(), variance, weight_var=1.0, bias_var=0.0)
+    with pytest.raises(InputError, match="weight_vars must be a sequence"):
+        theory.phase_diagram(ReLU(), 1.0, [0.1])
     with pytest.raises(InputError, match="depth must be a positive integer"):
         theory.depth_profile(ReLU(), 0, weight_var=1.0)
     with pytest.raises(InputError, match=r"correlation must be a finite number at least -1 and at most 1, got 1\.5"):

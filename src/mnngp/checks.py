@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from numbers import Integral, Real
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from mnngp.errors import InputError
 
 Array = NDArray[Any]
+LARGEST_VARIANCE = 1e200  # a layer must not overflow before its scale can be taken out
 
 
 def positive_int(name: str, value: object) -> int:
@@ -23,8 +25,10 @@ def positive_int(name: str, value: object) -> int:
 
 def real(name: str, value: object, *, low: float, high: float = math.inf, strict: bool = False) -> float:
     """Return ``value`` as a finite float in [low, high] (``strict``: above low), or raise."""
-    is_number = isinstance(value, Real | np.floating) and not isinstance(value, bool | np.bool_)
-    number = float(value) if is_number else math.nan  # type: ignore[arg-type]
+    number = math.nan
+    if isinstance(value, Real | np.floating) and not isinstance(value, bool | np.bool_):
+        with contextlib.suppress(OverflowError):  # an integer beyond floating point
+            number = float(value)
     inside = low < number <= high if strict else low <= number <= high
     if not (math.isfinite(number) and inside):
         bound = f"{'above' if strict else 'at least'} {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
@@ -35,15 +39,32 @@ def real(name: str, value: object, *, low: float, high: float = math.inf, strict
 def variances(name: str, value: object, count: int, *, zero: bool) -> NDArray[np.float64]:
     """Return one variance for each of ``count`` affine maps, from a scalar or a sequence."""
     if isinstance(value, Real | np.floating) and not isinstance(value, bool | np.bool_):
-        return np.full(count, real(name, value, low=0.0, strict=not zero))
+        return np.full(count, real(name, value, low=0.0, high=LARGEST_VARIANCE, strict=not zero))
     if not isinstance(value, list | tuple | np.ndarray):
         raise InputError(f"{name} must be a number or a sequence of {count} numbers, got {value!r}")
-    if np.ndim(value) != 1 or len(value) != count:
+    if (isinstance(value, np.ndarray) and value.ndim != 1) or len(value) != count:
         raise InputError(
             f"{name} must be one number, or {count} numbers for {count - 1} hidden layers (one for the "
-            f"affine map before each activation, and one for the output), got {np.shape(value)} values: {value!r}"
+            f"affine map before each activation, and one for the output), got {value!r}"
         )
-    return np.array([real(f"{name}[{i}]", v, low=0.0, strict=not zero) for i, v in enumerate(value)])
+    limits = {"low": 0.0, "high": LARGEST_VARIANCE, "strict": not zero}
+    return np.array([real(f"{name}[{i}]", v, **limits) for i, v in enumerate(value)])  # type: ignore[arg-type]
+
+
+def bounds(name: str, value: object) -> None:
+    """Check the bounds of a hyperparameter: "fixed", or a pair (one for all elements, or one for each)."""
+    if isinstance(value, str) and value == "fixed":
+        return
+    with contextlib.suppress(ValueError, TypeError):
+        pairs = np.atleast_2d(np.asarray(value, dtype=np.float64))
+        if (
+            pairs.ndim == 2
+            and pairs.shape[1] == 2
+            and np.isfinite(pairs).all()
+            and np.all((pairs[:, 0] > 0.0) & (pairs[:, 0] <= pairs[:, 1]))
+        ):
+            return
+    raise InputError(f"{name} must be 'fixed' or a pair of finite numbers 0 < low <= high, got {value!r}")
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
@@ -61,6 +82,12 @@ def real_array(name: str, value: Any) -> Array:
         raise InputError(f"{name} is a masked array with masked entries; fill or drop them first")
     try:
         array = np.asarray(value)
+        if (
+            array.dtype.kind == "O"
+            and hasattr(value, "dtypes")
+            and all(getattr(column, "kind", "O") in "biuf" for column in value.dtypes)
+        ):
+            array = value.to_numpy(dtype=np.float64)  # a frame of numeric columns of several types
     except (ValueError, TypeError) as error:
         raise InputError(f"{name} cannot be made an array: {error}") from error
     if array.dtype.kind not in "biuf":

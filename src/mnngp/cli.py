@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -85,9 +86,13 @@ def phase(
     plot: Annotated[
         Path | None, typer.Option(help="Also draw the phase diagram and the way through the layers, to this file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (numbers too large are null).")] = False,
 ) -> None:
     """How to initialise a deep maxout network: the critical weight variance, the phase, and what depth does."""
+    if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise typer.BadParameter(f"{plot} must end in .png, .pdf or .svg", param_hint="--plot")
+    if plot is not None and not plot.parent.is_dir():
+        raise typer.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
     from mnngp import theory
     from mnngp.activations import Maxout
 
@@ -105,7 +110,8 @@ def phase(
             "gradient_slope": point.gradient_slope,
         }
         layers = {name: getattr(profile, name).tolist() for name in ("variance", "correlation", "distance", "gradient")}
-        typer.echo(json.dumps(facts | layers))
+        layers = {name: [value if math.isfinite(value) else None for value in values] for name, values in layers.items()}
+        typer.echo(json.dumps(facts | layers, allow_nan=False))
     else:
         typer.echo(
             f"Maxout of rank {rank}: critical weight variance {critical:.8g} (a standard deviation of {critical**0.5:.6g}/√fan_in)"

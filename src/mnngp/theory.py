@@ -112,8 +112,8 @@ def variance_map(activation: Activation, variance: Any, *, weight_var: float, bi
     """
     w, b = _variances(activation, weight_var, bias_var)
     v = checks.real_array("variance", variance).astype(np.float64)
-    if not np.all(v >= 0.0):
-        raise InputError(f"variance must be at least 0, got {v.min()}")
+    if not np.all((v >= 0.0) & np.isfinite(v)):
+        raise InputError(f"variance must be finite and at least 0, got {variance!r}")
     result = b + w * _mean_square(activation, v)
     return float(result) if np.ndim(variance) == 0 else result
 
@@ -185,14 +185,13 @@ def critical_weight_var(activation: Activation, *, bias_var: float = 0.0) -> flo
         v = _finite(activation, _fixed_variance(activation, w, b))
         return max(w * _variance_slope(activation, v), w * _slope_square(activation, v)) - 1.0
 
-    low, high = math.log(1e-3), math.log(1e3)
-    if b == 0.0:
-        return 1.0 / _slope_square(activation, 0.0)
-    grid = np.linspace(low, high, 40)
+    grid = np.linspace(math.log(1e-3), math.log(1e3), 40)
     above = next((i for i, log_w in enumerate(grid) if excess(log_w) > 0.0), 0)
     if above == 0:
         raise InputError(f"{activation!r} has no critical weight variance between 0.001 and 1000 at bias_var={bias_var!r}")
-    return math.exp(brentq(excess, grid[above - 1], grid[above], xtol=1e-13))
+    found = math.exp(brentq(excess, grid[above - 1], grid[above], xtol=1e-13))
+    # Without bias variance zero is a fixed point, until it is no longer stable.
+    return min(found, 1.0 / _slope_square(activation, 0.0)) if b == 0.0 else found
 
 
 def depth_profile(
@@ -234,6 +233,9 @@ def phase_diagram(activation: Activation, weight_vars: Sequence[float], bias_var
     >>> phase_diagram(Maxout(4), [0.5, 0.8], [0.0, 0.1]).phase.tolist()
     [['ordered', 'chaotic'], ['ordered', 'chaotic']]
     """
+    for name, axis in (("weight_vars", weight_vars), ("bias_vars", bias_vars)):
+        if not isinstance(axis, Sequence | np.ndarray) or isinstance(axis, str) or np.ndim(axis) != 1 or len(axis) == 0:
+            raise InputError(f"{name} must be a sequence of at least one number, got {axis!r}")
     points = [[fixed_point(activation, weight_var=w, bias_var=b) for w in weight_vars] for b in bias_vars]
     return PhaseDiagram(
         activation,
@@ -279,7 +281,7 @@ def _slope_square(activation: Activation, v: float) -> float:
 
 
 def _fixed_variance(activation: Activation, w: float, b: float) -> float:
-    """The fixed point of the variance map that a network runs into from small variances."""
+    """The fixed point of the variance map that a network runs into from variance one."""
     if activation.homogeneous:
         slope = w * activation.second_moment
         if slope < 1.0 - _CRITICAL:
@@ -289,13 +291,15 @@ def _fixed_variance(activation: Activation, w: float, b: float) -> float:
     def excess(v: float) -> float:
         return b + w * float(_mean_square(activation, v)) - v
 
-    low, high = 1e-12, 1.0
-    if excess(low) <= 0.0:
-        return 0.0
-    while excess(high) > 0.0:
-        high *= 2.0
+    low = high = 1.0
+    while excess(high) > 0.0:  # the variance grows from here
+        low, high = high, 2.0 * high
         if high > _LARGEST:
             return math.inf
+    while excess(low) <= 0.0:  # it shrinks from here
+        low, high = low / 2.0, low
+        if low < 1e-12:
+            return 0.0
     return float(brentq(excess, low, high, xtol=1e-14, rtol=1e-13))
 
 

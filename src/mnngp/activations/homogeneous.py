@@ -25,6 +25,7 @@ def _two_slopes(right: float, left: float) -> Profile:
         mean=(right - left) / np.sqrt(2.0 * np.pi),
         second_moment=odd + even,
         error=0.0,
+        fall=2.0 * odd,
     )
 
 

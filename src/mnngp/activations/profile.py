@@ -36,6 +36,8 @@ class Profile:
         G in s and H in c, each on [0, √½].
     near_slope, far_slope : Series
         ``F'`` in s and in c.
+    fall : float
+        ``F(1) - F(-1)``.
     error : float
         Bound of the absolute error of ``F'``, by the chopped coefficients and the quadrature's own estimate.
     """
@@ -46,6 +48,7 @@ class Profile:
     far: Series
     near_slope: Series
     far_slope: Series
+    fall: float
     error: float
     _shorter: dict[tuple[str, int, float], Series] = field(default_factory=dict, repr=False)
 
@@ -56,26 +59,25 @@ class Profile:
         mean: float,
         second_moment: float,
         error: float,
+        fall: float | None = None,
         tolerance: float = 2e-15,
     ) -> Profile:
-        """Build from ``derivative(θ) = F'(cos θ)``, known to an absolute ``error``."""
+        """Build from ``derivative(θ) = F'(cos θ)``, known to an absolute ``error``; ``fall`` if it is known exactly."""
         near_slope = Series.fit(lambda s: derivative(2.0 * np.arcsin(s)), HALF_RANGE, tolerance=tolerance)
         far_slope = Series.fit(lambda c: derivative(np.pi - 2.0 * np.arcsin(c)), HALF_RANGE, tolerance=tolerance)
+        near, far = _weighted_mean(near_slope, tolerance), _weighted_mean(far_slope, tolerance)
+        if fall is None:  # the two halves meet at s = c = √½, and there 2s² = 2c² = 1
+            fall = float(sum(half(np.array([HALF_RANGE]))[0] for half in (near, far)))
         return Profile(
             mean=mean,
             second_moment=second_moment,
-            near=_weighted_mean(near_slope, tolerance),
-            far=_weighted_mean(far_slope, tolerance),
+            near=near,
+            far=far,
             near_slope=near_slope,
             far_slope=far_slope,
+            fall=fall,
             error=error + near_slope.tail + far_slope.tail,
         )
-
-    @cached_property
-    def depth_of_fall(self) -> float:
-        """``F(1) - F(-1)``: at s = c = √½ the two halves meet, and there 2s² = 2c² = 1."""
-        half = np.array([HALF_RANGE])
-        return float((self.near(half) + self.far(half))[0])
 
     @cached_property
     def _falls(self) -> Vector:
@@ -96,7 +98,7 @@ class Profile:
         if not self._increasing:
             return float(self._falls.max()) * (1.0 + 1e-5)
         if reach >= 1.0:
-            return self.depth_of_fall
+            return self.fall
         return float(self.deficit(np.array([reach]))[0])
 
     @cached_property
@@ -112,9 +114,7 @@ class Profile:
     def deficit(self, u: Vector, rest: Vector | None = None) -> Vector:
         """``F(1) - F(1 - 2u)``, to full relative accuracy as u → 0; ``rest`` is 1 - u where that is known better."""
         close, beyond = self._sides(u, rest)
-        return np.where(
-            u > 0.5, self.depth_of_fall - 2.0 * beyond * self.far(np.sqrt(beyond)), 2.0 * close * self.near(np.sqrt(close))
-        )
+        return np.where(u > 0.5, self.fall - 2.0 * beyond * self.far(np.sqrt(beyond)), 2.0 * close * self.near(np.sqrt(close)))
 
     def slope(self, u: Vector, rest: Vector | None = None) -> Vector:
         """``F'(1 - 2u)``."""
@@ -153,4 +153,4 @@ def _weighted_mean(slope: Series, tolerance: float) -> Series:
 @lru_cache(maxsize=1)
 def linear_profile() -> Profile:
     """The profile of φ(z) = z: of rank-1 maxout, and of the inputs themselves."""
-    return Profile.build(np.ones_like, mean=0.0, second_moment=1.0, error=0.0)
+    return Profile.build(np.ones_like, mean=0.0, second_moment=1.0, error=0.0, fall=2.0)

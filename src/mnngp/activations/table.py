@@ -80,7 +80,9 @@ class TabulatedMaxout(Activation):
 
 @lru_cache(maxsize=16)
 def _table(rank: int, n_grid: int, r_max: float, n_rho: int) -> Vector:
-    return np.array([_grid_moment(rank, rho, n_grid, r_max) for rho in np.linspace(-1.0, 1.0, n_rho)])
+    values = np.array([_grid_moment(rank, rho, n_grid, r_max) for rho in np.linspace(-1.0, 1.0, n_rho)])
+    values.flags.writeable = False  # it is kept
+    return values
 
 
 def _grid_moment(rank: int, rho: float, n_grid: int, r_max: float) -> float:

@@ -16,6 +16,7 @@ two is used, and neither depends on a hyperparameter.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ import numpy as np
 from mnngp.activations import HomogeneousActivation, SmoothActivation, TabulatedMaxout
 from mnngp.activations.profile import Profile, linear_profile
 from mnngp.activations.series import Vector
+from mnngp.errors import ScaleError
 from mnngp.kernels import strips
 from mnngp.kernels.structure import Layer
 
@@ -64,10 +66,12 @@ class Diagonal:
     exponent: int = 0
     reach: float = 1.0
 
-    def rescale(self) -> None:
-        """Move a common power of four out of the variances when they leave a comfortable range."""
-        _, power = np.frexp(max(self.reference, float(self.variance.max())))
-        shift = int(power) // 2 if abs(int(power)) > 128 else 0
+    def rescale(self, bias_var: float = 0.0) -> None:
+        """Move a common power of four out of the variances, and of the bias to come, when they leave a comfortable range."""
+        power = math.frexp(max(self.reference, float(self.variance.max())))[1]
+        if bias_var > 0.0:
+            power = max(power, math.frexp(bias_var)[1] - 2 * self.exponent)
+        shift = power // 2 if abs(power) > 128 else 0
         if shift:
             self.variance = np.ldexp(self.variance, -2 * shift)
             self.deviation = np.ldexp(self.deviation, -2 * shift)
@@ -78,24 +82,22 @@ class Diagonal:
 def inputs(square_lengths: Vector) -> Diagonal:
     """The points before the first layer, from ``|x_i|²/d``."""
     reference = float(np.median(square_lengths))
-    points = Diagonal(
+    return Diagonal(
         variance=square_lengths,
         reference=reference,
         deviation=square_lengths - reference,
         tangent=np.zeros_like(square_lengths),
     )
-    points.rescale()
-    return points
 
 
 def walk(points: Diagonal, layers: Sequence[Layer]) -> Iterator[Step]:
     """Take the points through the layers, in place, yielding each layer's step."""
     for layer in layers:
+        points.rescale(layer.bias_var)
         if isinstance(layer.activation, SmoothActivation):
             yield _smooth_step(points, layer, layer.activation)
         else:
             yield _homogeneous_step(points, layer)
-        points.rescale()
 
 
 def _homogeneous_step(points: Diagonal, layer: Layer) -> Step:
@@ -134,8 +136,13 @@ def _homogeneous_step(points: Diagonal, layer: Layer) -> Step:
 
 def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -> Step:
     w, b = layer.weight_var, layer.bias_var
-    v = np.ldexp(points.variance, 2 * points.exponent)
-    ref = float(np.ldexp(points.reference, 2 * points.exponent))
+    with np.errstate(over="ignore"):
+        v = np.ldexp(points.variance, 2 * points.exponent)
+        ref = float(np.ldexp(points.reference, 2 * points.exponent))
+    if not (np.isfinite(v).all() and np.isfinite(ref)):
+        raise ScaleError(
+            f"the variance before {activation!r} overflows float64; choose a smaller weight_var for the layers before it"
+        )
     e = np.ldexp(points.deviation, 2 * points.exponent)
     points.exponent = 0
 
@@ -175,7 +182,8 @@ def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -
 def _hermite_deviation(activation: SmoothActivation, v: Vector, e: Vector, ref: float, c_ref: Vector) -> Vector:
     """``c_k(v_i) - c_k(v_ref)``, a row a point, with relative accuracy also for variances that nearly agree."""
     terms = len(c_ref)
-    away = np.log1p(e / ref) if ref > 0.0 else np.zeros_like(v)
+    with np.errstate(divide="ignore"):  # a zero point is infinitely far away
+        away = np.log1p(e / ref) if ref > 0.0 else np.zeros_like(v)
     if ref == 0.0 or np.abs(away).max() > 1e-3:
         return np.concatenate([activation.hermite(part, terms) - c_ref for part in np.array_split(v, len(v) // 2048 + 1)])
     # The Taylor series in log v. Its cut-off coefficients are below the series' own remainder.

@@ -132,7 +132,7 @@ class DeepKernel(Kernel):  # type: ignore[misc]
 
     @property
     def hyperparameter_weight_var(self) -> Hyperparameter:
-        return _hyperparameter("weight_var", self.weight_var, self.weight_var_bounds)
+        return _hyperparameter("weight_var", self.weight_var, self._bounds_that_fit())
 
     @property
     def hyperparameter_bias_var(self) -> Hyperparameter:
@@ -146,6 +146,21 @@ class DeepKernel(Kernel):  # type: ignore[misc]
             del shown["dtype"]
         return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"
 
+    def _bounds_that_fit(self) -> Any:
+        """The bounds of weight_var, less where a deep kernel overflows: an optimiser that walks there would end in an error.
+
+        A kernel grows by at most ``weight_var · E φ²`` a layer.
+        """
+        if isinstance(self.weight_var_bounds, str):
+            return self.weight_var_bounds
+        activations = self._activations()
+        growth = max([1.0, *(unit.second_moment for unit in set(activations) if unit.homogeneous)])
+        digits = 250.0 if _dtype(self.dtype) == np.float64 else 28.0
+        largest = 10.0 ** (digits / (len(activations) + 1)) / growth
+        pairs = np.array(self.weight_var_bounds, dtype=np.float64)
+        pairs[..., 1] = np.maximum(np.minimum(pairs[..., 1], largest), pairs[..., 0])
+        return pairs
+
     # --- from parameters to the engine ------------------------------------------------------------------------------
 
     def _network(self, depth: int | None = None) -> Network:
@@ -155,6 +170,8 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         biases = checks.variances("bias_var", self.bias_var, own + 1, zero=True)
         kind = checks.one_of("kind", self.kind, ("nngp", "ntk"))
         dtype = _dtype(self.dtype)
+        checks.bounds("weight_var_bounds", self.weight_var_bounds)
+        checks.bounds("bias_var_bounds", self.bias_var_bounds)
         activations = self._activations(depth)
         if len(activations) > own:
             if np.ndim(self.weight_var) or np.ndim(self.bias_var):
@@ -202,7 +219,8 @@ class MaxoutKernel(DeepKernel):
     dtype : "float64" or "float32"
         Type of the computation and of the result. The data may have any.
     weight_var_bounds, bias_var_bounds : pair of floats or "fixed"
-        For optimisers of ``theta``, as in scikit-learn. A bias variance of zero is always fixed.
+        For optimisers of ``theta``, as in scikit-learn. A bias variance of zero is always fixed, and the upper bound of a
+        deep network's weight variance is lowered to where the kernel still fits its type.
 
     Examples
     --------

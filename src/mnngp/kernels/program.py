@@ -71,7 +71,7 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
                 where[strips.H : strips.H + len(far)] = [packer.add(series.coefficients) for series in far]
             near += [near[1].slope] if order > 1 else []
             where[strips.G : strips.G + len(near)] = [packer.add(series.coefficients) for series in near]
-            stretch[index], fall[index] = 2.0 / near[0].upper, step.profile.depth_of_fall / 2.0
+            stretch[index], fall[index] = 2.0 / near[0].upper, step.profile.fall / 2.0
     return Program(
         kind,
         stretch.astype(dtype),
@@ -132,6 +132,8 @@ def collapse(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> P
     try:
         for (row, tangent_row), to_u in sides.items():
             series = Series.fit(lambda s, f=to_u: shrinkage(f(s)), HALF_RANGE, tolerance=TOLERANCE[dtype], most=128)  # type: ignore[misc]
+            if np.abs(series.coefficients).max() ** 2 > 1e-8 * np.finfo(dtype).max:
+                return None  # the squared series would overflow
             span[0, row] = packer.add(series.coefficients)
             if tangent:
                 series = Series.fit(lambda s, f=to_u: run(f(s))[1], HALF_RANGE, tolerance=TOLERANCE[dtype], most=128)  # type: ignore[misc]

@@ -16,7 +16,7 @@ REFINE = {np.dtype(np.float64): 1e-3, np.dtype(np.float32): 1e-2}
 
 @compiled
 def distances(cosine: Array, i: int, j0: int, rows: Array, cols: Array, refine: Any, u: Array) -> None:
-    """``u = (1 - cos)/2``, from ``|x_i - x_j|²/4`` (unit vectors) where the two nearly agree."""
+    """``u = (1 - cos)/2``; where two points nearly agree ``|x_i - x_j|²/4``, where they nearly oppose ``1 - |x_i + x_j|²/4``."""
     half = u.dtype.type(0.5)
     quarter = u.dtype.type(0.25)
     one = u.dtype.type(1.0)
@@ -27,15 +27,17 @@ def distances(cosine: Array, i: int, j0: int, rows: Array, cols: Array, refine: 
         value = value if value > zero else zero
         u[j] = value if value < one else one
     for j in range(u.shape[0]):
-        close += 1 if u[j] < refine else 0
+        close += 1 if u[j] < refine or one - u[j] < refine else 0
     if close > 0:
         for j in range(u.shape[0]):
-            if u[j] < refine:
+            near = u[j] < refine
+            if near or one - u[j] < refine:
+                sign = one if near else -one
                 total = zero
                 for k in range(rows.shape[1]):
-                    difference = rows[i, k] - cols[j0 + j, k]
+                    difference = rows[i, k] - sign * cols[j0 + j, k]
                     total += difference * difference
-                u[j] = quarter * total
+                u[j] = quarter * total if near else one - quarter * total
 
 
 @compiled

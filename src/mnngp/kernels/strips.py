@@ -214,7 +214,8 @@ def homogeneous_values(
             place = (one - u[j]) * cells
             cell = min(max(int(place), 0), cells - 1)
             rise = values[cell + 1] - values[cell]
-            e[j] = half * (top - (values[cell] + rise * u.dtype.type(place - cell)))
+            fallen = top - (values[cell] + rise * u.dtype.type(place - cell))
+            e[j] = half * fallen if fallen > zero else zero  # a coarse grid may find F(ρ) > F(1)
             slope[j] = rise * u.dtype.type(cells) * half
         if order > 1:
             bend[:] = zero
@@ -223,15 +224,17 @@ def homogeneous_values(
     beyond = half_angle(program, step, u, x)
     two_sided(program, step, G, H, u, x, beyond, e, far, work)
     fall = program.fall[step]
+    border = half if beyond else u.dtype.type(2.0)  # a NEAR step may see ½ and a rounding: that is near, too
     for j in range(width):
-        e[j] = u[j] * e[j] if u[j] <= half else fall - (one - u[j]) * e[j]
+        value = u[j] * e[j] if u[j] <= border else fall - (one - u[j]) * e[j]
+        e[j] = value if value > zero else zero
     if order > 0:
         two_sided(program, step, G_SLOPE, H_SLOPE, u, x, beyond, slope, far, work)
     if order > 1:
         # P is a function of s = √u here, and of c = √(1-u) there: dP/du = P_s / 2s, or -P_c / 2c
         two_sided(program, step, G_BEND, H_BEND, u, x, beyond, bend, far, work)
         for j in range(width):
-            bend[j] *= half * math.sqrt(max(one - u[j], zero)) if u[j] <= half else -half * math.sqrt(u[j])
+            bend[j] *= half * math.sqrt(max(one - u[j], zero)) if u[j] <= border else -half * math.sqrt(u[j])
 
 
 @compiled
@@ -284,6 +287,7 @@ def advance(
     """Take the strip of row i from column j0 on through all steps of the program."""
     one = u.dtype.type(1.0)
     two = u.dtype.type(2.0)
+    zero = u.dtype.type(0.0)
     width = u.shape[0]
     for step in range(program.kind.shape[0]):
         kind = program.kind[step]
@@ -309,7 +313,8 @@ def advance(
             for j in range(width):
                 dp = pi - p[j]
                 dr = ri - r[j]
-                u[j] = dp * dp + dr * dr + e[j]
+                value = dp * dp + dr * dr + e[j]
+                u[j] = value if value > zero else zero
                 t[j] = one - two * u[j] + slope[j] * t[j]
         else:
             homogeneous_values(program, step, u, int(tangent), e, slope, slope, x, far, work)

@@ -17,29 +17,29 @@ _SMALL = 200_000  # loop steps below which a thread costs more than it saves
 class _Cores:
     """The cores, taken from BLAS while our threads run: its own idle threads spin, and would take them from ours.
 
-    Callers in several Python threads may overlap: the first takes, the last gives back.
+    Where callers in several Python threads overlap, the first one limits BLAS and lifts the limit when it is done: a limit
+    has to be lifted by the thread that set it. The others run under it, or for their rest without.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.callers = 0
+        self.owner: int | None = None
         self.threads = 1
         self.limit: Any = None
 
     def __enter__(self) -> int:
         with self.lock:
-            if self.callers == 0:
-                blas = _blas()
-                self.threads = max((pool["num_threads"] for pool in blas.info()), default=1)
-                self.limit = blas.limit(limits=1)
+            if self.owner is None:
+                self.threads = max((pool["num_threads"] for pool in _blas().info()), default=1)
+                self.limit = _blas().limit(limits=1)
                 self.limit.__enter__()
-            self.callers += 1
+                self.owner = threading.get_ident()
             return self.threads
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
-            self.callers -= 1
-            if self.callers == 0:
+            if self.owner == threading.get_ident():
+                self.owner = None
                 self.limit.__exit__(*error)
 
 
