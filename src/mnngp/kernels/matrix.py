@@ -19,7 +19,7 @@ from mnngp.kernels.strips import Program, Tables
 from mnngp.kernels.structure import Layer, Network
 
 Matrix = NDArray[Any]
-_TASK = 128  # rows a thread takes at a time: enough for a matrix product at full speed, few enough to balance
+_TASK = 192  # rows a thread takes at a time: enough for a matrix product at full speed, few enough to balance
 _TABLE_BYTES = 1 << 25  # tables of the points for one pass over the matrix
 
 
