@@ -9,7 +9,7 @@ import numpy as np
 from mnngp.kernels.compiled import compiled
 from mnngp.kernels.strips import Array, Program, Tables, advance
 
-STRIP = 512  # columns: three arrays of it and one row of each table stay in the first-level cache
+STRIP = 256  # columns: seven arrays of it and a row of each table stay in the first-level cache
 # Distances below these are recomputed from differences: 1 - cos has lost that many digits.
 REFINE = {np.dtype(np.float64): 1e-3, np.dtype(np.float32): 1e-2}
 
