@@ -72,11 +72,6 @@ def ours(case: dict) -> tuple[mnngp.MaxoutKernel, np.ndarray]:
     return kernel, (np.sqrt(2.0) * make_inputs(case["n"], case["d"], case["lengths"])).astype(case["dtype"])
 
 
-def settle() -> None:
-    """Wait until the threads of the side that has just run are asleep: idle ones spin for a while, on the other side's time."""
-    time.sleep(0.5)
-
-
 def timed(function) -> float:
     start = time.perf_counter()
     function()
@@ -88,13 +83,13 @@ def compare(case: dict, peer: Peer | None, repeats: int) -> dict:
     corner = kernel(X)[:40, :40]
     mine, theirs, gram = [], [], []
     for _ in range(repeats):
+        # In each turn a side first runs once unmeasured: the other's turn has left it cold caches and scattered memory.
         if peer is not None:
+            peer.ask(case)
             answer = peer.ask(case)
             theirs.append(answer["seconds"])
-            settle()
-        mine += [timed(lambda: kernel(X)) for _ in range(2)]
-        gram.append(timed(lambda: np.matmul(X, X.T)))
-        settle()
+        mine += [timed(lambda: kernel(X)) for _ in range(4)][1:]
+        gram += [timed(lambda: np.matmul(X, X.T)) for _ in range(3)][1:]
     result = {"mnngp_seconds": statistics.median(mine), "gram_seconds": statistics.median(gram)}
     if peer is not None:
         # Off the diagonal: neural-tangents takes the arc cosine of one there, and its tangent kernel is then off by 1e-8.
@@ -194,11 +189,11 @@ def machine() -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", help="the Python of an environment with neural-tangents; without it only our side is timed")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3, help="turns of each side")
     arguments = parser.parse_args()
     facts, console = machine(), Console(width=120)
     peer = Peer(arguments.peer) if arguments.peer else None
-    facts["peer"] = peer.version if peer else None
+    facts |= {"peer": peer.version if peer else None, "turns": arguments.repeats}
     rows = []
     for case in track(CASES, description="comparing", console=console, transient=True):
         full = SETTING | {name: case[name] for name in ("lengths", "dtype", "kind")}
