@@ -10,8 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mnngp import plots, theory
+    from mnngp import inference, plots, theory
     from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReLU, TabulatedMaxout, Tanh
+    from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, load
     from mnngp.kernels import MaxoutKernel, NetworkKernel
 
 __version__ = "0.1.0"
@@ -19,8 +20,9 @@ __version__ = "0.1.0"
 _HOME = {
     "mnngp.activations": ("Activation", "Maxout", "ReLU", "LeakyReLU", "Abs", "Erf", "Tanh", "GELU", "TabulatedMaxout"),
     "mnngp.kernels": ("MaxoutKernel", "NetworkKernel"),
+    "mnngp.estimators": ("MaxoutGPClassifier", "MaxoutGPRegressor", "load"),
 }
-_SUBMODULES = ("plots", "theory")
+_SUBMODULES = ("inference", "plots", "theory")
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -30,12 +32,16 @@ __all__ = [
     "Erf",
     "LeakyReLU",
     "Maxout",
+    "MaxoutGPClassifier",
+    "MaxoutGPRegressor",
     "MaxoutKernel",
     "NetworkKernel",
     "ReLU",
     "TabulatedMaxout",
     "Tanh",
     "__version__",
+    "inference",
+    "load",
     "plots",
     "theory",
 ]

@@ -17,6 +17,14 @@ class ScaleError(MnngpError, ValueError):
     """A kernel is too large or too small for its floating point type."""
 
 
+class FactorizationError(MnngpError, ArithmeticError):
+    """A covariance matrix is not positive definite, whatever was added to it."""
+
+
+class ModelFileError(MnngpError, ValueError):
+    """A file does not hold a model that this version can read."""
+
+
 class MissingExtraError(MnngpError, ImportError):
     """An optional part was asked for without the packages it needs."""
 

@@ -11,7 +11,7 @@ where ġ_b and ġ_w say how much log bias_var and log weight_var of this layer m
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ import numpy as np
 from mnngp.activations.series import Vector
 from mnngp.kernels import recursion, strips, threads
 from mnngp.kernels.compiled import compiled
-from mnngp.kernels.layers import Step, inputs, log_variance_derivative, walk
-from mnngp.kernels.matrix import Matrix, diagonal_values, matrix, scale_shift
+from mnngp.kernels.layers import Diagonal, Step, inputs, log_variance_derivative, walk
+from mnngp.kernels.matrix import Matrix, Values, correlation_values, kernel_values, matrix
 from mnngp.kernels.points import Points
 from mnngp.kernels.program import pack, tables
 from mnngp.kernels.strips import HERMITE, HERMITE_REFERENCE, Array, Program, Tables
@@ -37,33 +37,62 @@ def matrix_and_gradient(network: Network, x: Points, directions: Sequence[Direct
     if not directions:
         kernel, _ = matrix(network, x, None)
         return kernel, np.empty((*kernel.shape, 0), dtype=network.dtype)
+    kernel, gradient, _ = _evaluate(network, x, directions, lambda points: kernel_values(network, points, normalized=False))
+    return kernel, np.moveaxis(gradient, 0, -1)
+
+
+def correlations_gradient(
+    network: Network, x: Points, directions: Sequence[Direction], *, contraction: float = 1.0
+) -> tuple[Matrix, Matrix]:
+    """The derivative of ``matrix.correlations`` in each direction, and that of ``log K_ii``; directions are the first axis.
+
+    Together they are the derivative of the kernel, but where the correlations are one up to rounding these have their digits.
+    """
+    if not network.tangent:
+        _, gradient, growth = _evaluate(network, x, directions, lambda points: correlation_values(network, points, contraction))
+        return gradient, growth
+    kernel, gradient, growth = _evaluate(network, x, directions, lambda points: kernel_values(network, points, normalized=False))
+    deviation = np.sqrt(np.maximum(np.diag(kernel), np.finfo(network.dtype).tiny))
+    both = np.outer(deviation, deviation)
+    for index, rate in enumerate(growth):
+        gradient[index] -= kernel * (0.5 * (rate[:, None] + rate))
+    gradient /= both
+    return gradient, growth
+
+
+def _evaluate(
+    network: Network, x: Points, directions: Sequence[Direction], wanted: Callable[[Diagonal], Values]
+) -> tuple[Matrix, Matrix, Matrix]:
+    """What is wanted, its derivatives, and those of log K_ii."""
     points = inputs(x.square_lengths)
     steps = list(walk(points, network.layers))
-    shift = scale_shift(network, points, normalized=False)
-    scale = (np.sqrt(points.variance) * 2.0 ** (points.exponent - shift)).astype(network.dtype)
+    values = wanted(points)
+    scale, stretch = values.scale.astype(network.dtype), network.dtype.type(values.stretch)
     program, table = pack(steps, network.dtype, order=2 if network.tangent else 1), tables(steps, slice(None), network.dtype)
     cosines = np.matmul(x.directions, x.directions.T)
     refine = network.dtype.type(recursion.REFINE[network.dtype])
     kernel = np.empty_like(cosines)
     gradient = np.empty((len(directions), *cosines.shape), dtype=network.dtype)
-    values = diagonal_values(network, points, shift)
-    for direction, slab in zip(directions, gradient, strict=True):
-        rates, growth, on_diagonal = _rates(network, steps, values, direction)
+    rates_of_diagonal = np.empty((len(directions), len(x)))
+    for direction, slab, on_diagonal in zip(directions, gradient, rates_of_diagonal, strict=True):
+        rates, growth, on_diagonal[:] = _rates(network, steps, direction)
+        moved = growth if values.scaled else np.zeros_like(growth)
 
-        def task(first: int, rates: Tables = rates, growth: Vector = growth, slab: Matrix = slab) -> None:
+        def task(first: int, rates: Tables = rates, moved: Vector = moved, slab: Matrix = slab) -> None:
             last = min(first + _TASK, len(x))
             transform(
-                cosines, kernel, slab, first, last, network.tangent, program, table, rates, scale, growth, x.directions, refine
-            )
+                cosines, kernel, slab, first, last, network.tangent, program, table, rates, scale, moved, stretch,
+                x.directions, refine,
+            )  # fmt: skip
 
         threads.spread(task, range(0, len(x), _TASK)[::-1], work=4.0 * kernel.size * len(steps))
-        np.fill_diagonal(slab, on_diagonal)
-    np.fill_diagonal(kernel, values)
-    return kernel, np.moveaxis(gradient, 0, -1)
+        np.fill_diagonal(slab, values.diagonal * on_diagonal if values.scaled else 0.0)
+    np.fill_diagonal(kernel, values.diagonal)
+    return kernel, gradient, rates_of_diagonal
 
 
-def _rates(network: Network, steps: Sequence[Step], values: Vector, direction: Direction) -> tuple[Tables, Vector, Vector]:
-    """The derivatives of the steps' tables, of log v behind them, and of the kernel's diagonal."""
+def _rates(network: Network, steps: Sequence[Step], direction: Direction) -> tuple[Tables, Vector, Vector]:
+    """The derivatives of the steps' tables, of log v behind them, and of the logarithm of the kernel's diagonal."""
     growth = np.zeros_like(steps[0].a)  # λ
     tangent, tangent_rate = np.zeros_like(growth), np.zeros_like(growth)
     rows: dict[str, list[Vector]] = {"a": [], "p": [], "r": [], "deviation": [np.empty((0, len(growth)))]}
@@ -89,7 +118,7 @@ def _rates(network: Network, steps: Sequence[Step], values: Vector, direction: D
         tangent_rate = factor_rate * tangent + factor * tangent_rate
         tangent = 1.0 + factor * tangent
         growth = after
-    on_diagonal = values * (growth + tangent_rate / tangent) if network.tangent else values * growth
+    on_diagonal = growth + tangent_rate / tangent if network.tangent else growth
     a, p, r = (np.stack(rows[name]).astype(network.dtype) for name in ("a", "p", "r"))
     rates = Tables(a, p, r, np.concatenate(rows["deviation"]).astype(network.dtype))
     return rates, growth.astype(network.dtype), on_diagonal
@@ -154,7 +183,7 @@ def spread_apart(pi: Any, pi_rate: Any, p: Array, p_rate: Array, e: Array, de: A
 @compiled
 def transform(
     cosines: Array, kernel: Array, slab: Array, first: int, last: int, tangent: bool,
-    program: Program, table: Tables, rates: Tables, scale: Array, growth: Array, points: Array, refine: Any,
+    program: Program, table: Tables, rates: Tables, scale: Array, growth: Array, stretch: Any, points: Array, refine: Any,
 ) -> None:  # fmt: skip
     """Rows ``first`` to ``last``, left of the diagonal and mirrored: the kernel, and its derivative to ``slab``."""
     one = cosines.dtype.type(1.0)
@@ -210,8 +239,8 @@ def transform(
             target, target_rate = kernel[i, j0:end], slab[i, j0:end]
             if not tangent:
                 for j in range(width):
-                    t[j] = one - two * u[j]
-                    dt[j] = -two * du[j]
+                    t[j] = one - stretch * u[j]
+                    dt[j] = -stretch * du[j]
             for j in range(width):
                 both = mine * theirs[j]
                 target[j] = both * t[j]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from mnngp.activations.series import Vector
 from mnngp.errors import ScaleError
-from mnngp.kernels import recursion, threads
+from mnngp.kernels import layout, recursion, threads
 from mnngp.kernels.layers import Diagonal, inputs, walk
 from mnngp.kernels.points import Points
 from mnngp.kernels.program import collapse, pack, tables
@@ -19,7 +20,6 @@ from mnngp.kernels.strips import Program, Tables
 from mnngp.kernels.structure import Layer, Network
 
 Matrix = NDArray[Any]
-_TASK = 192  # rows a thread takes at a time: enough for a matrix product at full speed, few enough to balance
 _TABLE_BYTES = 1 << 25  # tables of the points for one pass over the matrix
 
 
@@ -44,25 +44,90 @@ def matrices(
 
     The last one takes over the working memory; each of the others is an array of its own.
     """
-    job = _Job(network, x, y, normalized)
-    shortcut = _collapsed(network, job.lengths, depths)
-    return job.by_shortcut(depths, shortcut) if shortcut else job.by_layers(depths)
+    job = _Job(network, x, y, lambda points: kernel_values(network, points, normalized=normalized))
+    for depth, out in job.results(depths):
+        assert job.values is not None  # of the last result
+        yield depth, out, job.values.log_scale
+
+
+def correlations(network: Network, x: Points, y: Points | None = None, *, contraction: float = 1.0) -> Matrix:
+    """The correlations ``ρ_ij`` of the network's outputs, less their common part: ``1 - (1 - ρ_ij) / contraction``.
+
+    With the contraction one they are the kernel divided by both standard deviations. A smaller one blows up the differences
+    between points that the network has moved close together, to full relative accuracy: with ``K_ij = s_i s_j ρ_ij`` (see
+    ``standard_deviations``) and κ the contraction, ``ρ = (1 - κ) + κ · correlations``. A point of variance zero has a zero row.
+    """
+    job = _Job(network, x, y, lambda points: correlation_values(network, points, contraction))
+    ((_, out),) = job.results([network.depth])
+    return out
+
+
+def packed_correlations(
+    network: Network, x: Points, out: Matrix, *, contraction: float = 1.0, done: Callable[[float], object] | None = None
+) -> None:
+    """The symmetric ``correlations``, in packed format (see ``layout``); ``done`` hears of each finished share of the work."""
+    job = _Job(network, x, None, lambda points: correlation_values(network, points, contraction), packed=out, done=done)
+    for _ in job.results([network.depth]):
+        pass
+
+
+def distances(network: Network, x: Points) -> Matrix:
+    """``u = (1 - ρ)/2`` behind the network, of each pair, with full relative accuracy, left of the diagonal."""
+    job = _Job(network, x, None, None)
+    for _ in job.by_layers([network.depth]):
+        pass
+    assert job.state is not None
+    return job.state
+
+
+def standard_deviations(network: Network, x: Points) -> Vector:
+    """``√K_ii`` of each point."""
+    return np.sqrt(diagonal(network, x).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Values:
+    """How distances or tangents become the entries that are wanted: ``scale_i scale_j (1 - stretch u_ij)``, or with tangents."""
+
+    scale: Vector
+    stretch: float
+    diagonal: Vector
+    scaled: bool  # with the standard deviations, or without them
+    log_scale: float = 0.0
 
 
 class _Job:
     """One evaluation: the working memory, and the passes over it."""
 
-    def __init__(self, network: Network, x: Points, y: Points | None, normalized: bool) -> None:
-        self.network, self.normalized = network, normalized
+    def __init__(
+        self,
+        network: Network,
+        x: Points,
+        y: Points | None,
+        wanted: Callable[[Diagonal], Values] | None,
+        *,
+        packed: Matrix | None = None,
+        done: Callable[[float], object] | None = None,
+    ) -> None:
+        self.network, self.wanted, self.done = network, wanted, done
         self.symmetric = y is None
         self.rows, self.cols = x.directions, (x if y is None else y).directions
         self.lengths = x.square_lengths if y is None else np.concatenate([x.square_lengths, y.square_lengths])
         self.row_part = slice(0, len(x))
         self.col_part = slice(0 if y is None else len(x), None)
-        self.state: Matrix | None = None  # cosines, then distances
+        self.packed = packed is not None
+        self.shape = (len(self.rows), len(self.cols)) if packed is None else packed.shape
+        self.panels = layout.packed(len(x)) if self.packed else layout.whole(*self.shape, symmetric=self.symmetric)
+        self.state: Matrix | None = packed  # cosines, then distances
+        self.fresh = True
         self.tangents = np.empty((0, 0), dtype=network.dtype)
+        self.values: Values | None = None
 
-    def by_layers(self, depths: Sequence[int]) -> Iterator[tuple[int, Matrix, float]]:
+    def results(self, depths: Sequence[int]) -> Iterator[tuple[int, Matrix]]:
+        shortcut = _collapsed(self.network, self.lengths, depths)
+        return self.by_shortcut(depths, shortcut) if shortcut else self.by_layers(depths)
+
+    def by_layers(self, depths: Sequence[int]) -> Iterator[tuple[int, Matrix]]:
         points, done = inputs(self.lengths), 0
         for depth in depths:
             parts = _split(self.network.layers[done : depth + 1], len(self.lengths))
@@ -72,12 +137,13 @@ class _Job:
                 program = pack(steps, self.network.dtype, order=int(self.network.tangent))
                 rows = tables(steps, self.row_part, self.network.dtype)
                 cols = rows if self.symmetric else tables(steps, self.col_part, self.network.dtype)
-                emit = part is parts[-1]
+                emit = part is parts[-1] and self.wanted is not None
                 finished = emit and depth == depths[-1]
-                result = self.run(program, rows, cols, points if emit else None, raw=self.state is None, save=not finished)
-            yield depth, *result
+                share = 1.0 / len(parts)
+                result = self.run(program, rows, cols, points if emit else None, raw=self.fresh, save=not finished, share=share)
+            yield depth, result
 
-    def by_shortcut(self, depths: Sequence[int], programs: Sequence[Program]) -> Iterator[tuple[int, Matrix, float]]:
+    def by_shortcut(self, depths: Sequence[int], programs: Sequence[Program]) -> Iterator[tuple[int, Matrix]]:
         points, done = inputs(self.lengths), 0
         nothing = np.zeros((1, len(self.lengths)), dtype=self.network.dtype)
         unused = Tables(nothing, nothing, nothing, nothing[:0])
@@ -85,7 +151,7 @@ class _Job:
             for _ in walk(points, self.network.layers[done : depth + 1]):
                 pass
             done = depth + 1
-            yield depth, *self.run(program, unused, unused, points, raw=True, save=depth != depths[-1], keep_cosines=True)
+            yield depth, self.run(program, unused, unused, points, raw=True, save=depth != depths[-1], keep_cosines=True)
 
     def run(
         self,
@@ -97,42 +163,47 @@ class _Job:
         raw: bool,
         save: bool,
         keep_cosines: bool = False,
-    ) -> tuple[Matrix, float]:
-        """One pass over the matrix, panel by panel; with ``points`` (behind these steps) it writes the kernel.
+        share: float = 1.0,
+    ) -> Matrix:
+        """One pass over the matrix, panel by panel; with ``points`` (behind these steps) it writes what is wanted.
 
         ``save``: the working memory is needed again.
         """
         network, emit = self.network, points is not None
-        shift = 0
-        scale = np.zeros(len(self.lengths), dtype=network.dtype)
-        if points is not None:  # before any heavy work: a kernel that does not fit its type is an error
-            shift = scale_shift(network, points, self.normalized)
-            scale = (np.sqrt(points.variance) * 2.0 ** (points.exponent - shift)).astype(network.dtype)
-        fresh = self.state is None
+        scale, stretch = np.zeros(len(self.lengths), dtype=network.dtype), network.dtype.type(2.0)
+        if points is not None and self.wanted is not None:
+            self.values = self.wanted(points)  # before any heavy work: a kernel that does not fit its type is an error
+            scale, stretch = self.values.scale.astype(network.dtype), network.dtype.type(self.values.stretch)
+        fresh, self.fresh = self.fresh, False
         if self.state is None:
-            self.state = np.empty((len(self.rows), len(self.cols)), dtype=network.dtype)
+            self.state = np.empty(self.shape, dtype=network.dtype)
         state = self.state
         if network.tangent and save and not keep_cosines and not self.tangents.size:
             self.tangents = np.empty_like(state)
         out = np.empty_like(state) if emit and save else state
         refine = network.dtype.type(recursion.REFINE[network.dtype])
+        mirror = self.symmetric and not self.packed
 
-        def task(first: int) -> None:
-            last = min(first + _TASK, len(state))
-            width = last if self.symmetric else state.shape[1]
+        def task(panel: layout.Panel) -> None:
             if fresh:
-                np.matmul(self.rows[first:last], self.cols[:width].T, out=state[first:last, :width])
+                panel.gram(self.rows, self.cols, state)
             recursion.transform(
-                state, self.tangents, out, first, last, self.symmetric, raw, save and not keep_cosines, emit, network.tangent,
-                program, rows, cols, scale[self.row_part], scale[self.col_part], self.rows, self.cols, refine,
+                state, self.tangents, out, panel.first, panel.last, panel.begin, panel.end, panel.row_shift, panel.col_shift,
+                panel.part, mirror, raw, save and not keep_cosines, emit, network.tangent,
+                program, rows, cols, scale[self.row_part], scale[self.col_part], stretch, self.rows, self.cols, refine,
             )  # fmt: skip
+            if self.done is not None:
+                self.done(share * (panel.last - panel.first) * (panel.end - panel.begin) / state.size)
 
-        starts = range(0, len(state), _TASK)
         work = state.size * (len(program.kind) + self.rows.shape[1] * fresh)
-        threads.spread(task, starts[::-1], work=work)  # the last rows of a triangle are the longest: begin with them
-        if points is not None and self.symmetric:
-            np.fill_diagonal(out, diagonal_values(network, points, shift))
-        return out, shift * math.log(4.0) if self.normalized else 0.0
+        threads.spread(task, self.panels, work=work)
+        if self.values is not None and emit and self.symmetric:
+            if self.packed:
+                for part, target in layout.packed_diagonal(out, len(self.rows)):
+                    target[:] = self.values.diagonal[part]
+            else:
+                np.fill_diagonal(out, self.values.diagonal)
+        return out
 
 
 def _split(layers: tuple[Layer, ...], points: int) -> list[tuple[Layer, ...]]:
@@ -166,6 +237,20 @@ def _collapsed(network: Network, lengths: Vector, depths: Sequence[int]) -> list
             return None
         programs.append(program)
     return programs
+
+
+def kernel_values(network: Network, points: Diagonal, *, normalized: bool) -> Values:
+    """The kernel itself, or divided by its scale."""
+    shift = scale_shift(network, points, normalized)
+    scale = np.sqrt(points.variance) * 2.0 ** (points.exponent - shift)
+    return Values(scale, 2.0, diagonal_values(network, points, shift), True, shift * math.log(4.0) if normalized else 0.0)
+
+
+def correlation_values(network: Network, points: Diagonal, contraction: float) -> Values:
+    """The kernel divided by the standard deviations, less a constant."""
+    alive = (points.variance > 0.0).astype(np.float64)
+    scale = alive / np.sqrt(points.tangent) if network.tangent else alive
+    return Values(scale, 2.0 / contraction, alive, False)
 
 
 def scale_shift(network: Network, points: Diagonal, normalized: bool) -> int:

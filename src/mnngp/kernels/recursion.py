@@ -10,6 +10,7 @@ from mnngp.kernels.compiled import compiled
 from mnngp.kernels.strips import Array, Program, Tables, advance
 
 STRIP = 256  # columns: seven arrays of it and a row of each table stay in the first-level cache
+ALL, LEFT, RIGHT = 0, 1, 2  # which entries of a block are wanted: all, or those on one side of the matrix's diagonal
 # Distances below these are recomputed from differences: 1 - cos has lost that many digits.
 REFINE = {np.dtype(np.float64): 1e-3, np.dtype(np.float32): 1e-2}
 
@@ -42,61 +43,64 @@ def distances(cosine: Array, i: int, j0: int, rows: Array, cols: Array, refine: 
 
 @compiled
 def transform(
-    state: Array, tangents: Array, out: Array, first: int, last: int, lower: bool, raw: bool, save: bool, emit: bool, tangent: bool,
-    program: Program, rows: Tables, cols: Tables, row_scale: Array, col_scale: Array, row_points: Array, col_points: Array,
-    refine: Any,
+    state: Array, tangents: Array, out: Array, first: int, last: int, begin: int, end: int, row_shift: int, col_shift: int,
+    part: int, mirror: bool, raw: bool, save: bool, emit: bool, tangent: bool,
+    program: Program, rows: Tables, cols: Tables, row_scale: Array, col_scale: Array, stretch: Any,
+    row_points: Array, col_points: Array, refine: Any,
 ) -> None:  # fmt: skip
-    """Take rows ``first`` to ``last`` of the matrix through the steps of a program.
+    """Take a block of the memory, rows ``first`` to ``last`` and columns ``begin`` to ``end``, through the steps of a program.
 
     ``state`` holds cosines (``raw``) or distances; ``tangents`` the tangents between two programs, or nothing. With ``save`` the
-    new distances and tangents are stored there; with ``emit`` the kernel goes to ``out`` (which may be ``state``). With ``lower``
-    the matrix is symmetric: only what is left of the diagonal is computed, and mirrored.
+    new distances and tangents are stored there; with ``emit`` the kernel, scale_i scale_j (1 - stretch u_ij) or scale_i
+    scale_j t_ij, goes to ``out`` (which may be ``state``). Row i stands for point ``i + row_shift``, columns likewise; ``part``
+    says which entries are wanted. With ``mirror`` they are copied to the other side of the diagonal.
     """
     one = state.dtype.type(1.0)
-    two = state.dtype.type(2.0)
     zero = state.dtype.type(0.0)
     buffer = np.empty((7, STRIP), state.dtype)
-    columns = last if lower else state.shape[1]
-    for j0 in range(0, columns, STRIP):
-        stop = min(j0 + STRIP, columns)
+    for left in range(begin, end, STRIP):
+        right = min(left + STRIP, end)
         for i in range(first, last):
-            end = min(stop, i) if lower else stop
-            width = end - j0
+            on_diagonal = i + row_shift - col_shift
+            start = max(left, on_diagonal + 1) if part == RIGHT else left
+            stop = min(right, on_diagonal) if part == LEFT else right
+            width = stop - start
             if width <= 0:
                 continue
+            row, column = i + row_shift, start + col_shift
             u = buffer[0, :width]
             t = buffer[1, :width]
             if raw:
-                distances(state[i, j0:end], i, j0, row_points, col_points, refine, u)
+                distances(state[i, start:stop], row, column, row_points, col_points, refine, u)
                 for j in range(width):
                     t[j] = zero
             else:
                 for j in range(width):
-                    u[j] = state[i, j0 + j]
+                    u[j] = state[i, start + j]
                 if tangent:
                     for j in range(width):
-                        t[j] = tangents[i, j0 + j]
+                        t[j] = tangents[i, start + j]
             advance(
-                program, rows, cols, i, j0, tangent, u, t,
+                program, rows, cols, row, column, tangent, u, t,
                 buffer[2, :width], buffer[3, :width], buffer[4, :width], buffer[5, :width], buffer[6, :width],
             )  # fmt: skip
             if save:
                 for j in range(width):
-                    state[i, j0 + j] = u[j]
+                    state[i, start + j] = u[j]
                 if tangent:
                     for j in range(width):
-                        tangents[i, j0 + j] = t[j]
+                        tangents[i, start + j] = t[j]
             if emit:
-                mine = row_scale[i]
-                theirs = col_scale[j0:end]
-                target = out[i, j0:end]
+                mine = row_scale[row]
+                theirs = col_scale[column : column + width]
+                target = out[i, start:stop]
                 if tangent:
                     for j in range(width):
                         target[j] = mine * theirs[j] * t[j]
                 else:
                     for j in range(width):
-                        target[j] = mine * theirs[j] * (one - two * u[j])
-        if emit and lower:
-            for j in range(j0, stop):
+                        target[j] = mine * theirs[j] * (one - stretch * u[j])
+        if emit and mirror:
+            for j in range(left, right):
                 for i in range(max(first, j + 1), last):
                     out[j, i] = out[i, j]

@@ -1,0 +1,530 @@
+"""Gaussian processes of infinitely wide maxout networks, as scikit-learn estimators that choose for themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from mnngp import checks, scaling
+from mnngp.activations import Maxout
+from mnngp.activations.series import Vector
+from mnngp.calibration import Calibration, Late
+from mnngp.errors import InputError
+from mnngp.kernels.network import MaxoutKernel
+from mnngp.observations import Observations
+from mnngp.scaling import Scaling
+
+Matrix = NDArray[Any]
+_KERNEL_PARAMETERS = ("depth", "rank", "weight_var", "bias_var", "kind")
+_DEFAULTS = {"depth": 3, "rank": 4, "bias_var": 0.1, "kind": "nngp"}  # where there is too little data to choose
+_FEW = 4  # places below which nothing can be chosen
+_CALIBRATED_ON = 2000  # training points at most
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionLeaveOneOut:
+    """Each training target, predicted from all other rows; NaN for rows of weight zero.
+
+    Attributes
+    ----------
+    mean, std : arrays, of the shape of y
+        The prediction, with the noise in its standard deviation.
+    log_density : array
+        Of the target under its prediction.
+    rmse, r2 : float
+        Over all rows and targets.
+    """
+
+    mean: Matrix
+    std: Matrix
+    log_density: Matrix
+    rmse: float
+    r2: float
+
+
+@dataclass(frozen=True, eq=False)
+class ClassificationLeaveOneOut:
+    """Each training label, predicted from all other rows; NaN for rows of weight zero.
+
+    Attributes
+    ----------
+    decision : array (n, classes)
+        Posterior means.
+    prediction : array (n,)
+        The class with the largest.
+    probability : array (n, classes)
+        Calibrated on these very predictions: three numbers for all rows.
+    accuracy, log_loss : float
+        Weighted means.
+    """
+
+    decision: Matrix
+    prediction: Matrix
+    probability: Matrix
+    accuracy: float
+    log_loss: float
+
+
+class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
+    """What the regressor and the classifier share."""
+
+    def __init__(
+        self,
+        depth: int | None = None,
+        rank: int | None = None,
+        weight_var: float | Sequence[float] | None = None,
+        bias_var: float | Sequence[float] | None = None,
+        kind: str | None = None,
+        noise_var: float | None = None,
+        signal_var: float | None = None,
+        *,
+        normalize: str | None = "standard",
+        dtype: Any = "float64",
+        max_trials: int = 24,
+        random_state: Any = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.depth = depth
+        self.rank = rank
+        self.weight_var = weight_var
+        self.bias_var = bias_var
+        self.kind = kind
+        self.noise_var = noise_var
+        self.signal_var = signal_var
+        self.normalize = normalize
+        self.dtype = dtype
+        self.max_trials = max_trials
+        self.random_state = random_state
+        self.progress = progress
+
+    # --- parameters -------------------------------------------------------------------------------------------------
+
+    def _fixed(self) -> dict[str, Any]:
+        """The kernel's hyperparameters that are given, checked, before any work."""
+        given = {name: getattr(self, name) for name in _KERNEL_PARAMETERS if getattr(self, name) is not None}
+        for name in ("weight_var", "bias_var"):
+            if np.ndim(given.get(name, 0.0)):
+                if self.depth is None:
+                    raise InputError(f"{name} has a value for each layer, so depth must be given, too")
+                given[name] = tuple(given[name])
+        MaxoutKernel(**{"weight_var": 1.0, **_DEFAULTS, **given}, dtype=self.dtype)  # raises where a value is not allowed
+        if self.noise_var is not None:
+            checks.real("noise_var", self.noise_var, low=0.0)
+        if self.signal_var is not None:
+            checks.real("signal_var", self.signal_var, low=0.0, strict=True)
+        checks.positive_int("max_trials", self.max_trials)
+        if self.normalize not in scaling.WAYS:
+            raise InputError(f"normalize must be 'standard' (columns), 'sphere' (rows) or None, got {self.normalize!r}")
+        return given
+
+    # --- fitting ----------------------------------------------------------------------------------------------------
+
+    def _fit(self, X: Matrix, y: Matrix, weight: Vector | None, *, signal_var: float | None) -> None:
+        """Choose what is not given, and condition on the targets (n, k).
+
+        They are taken as they are if ``signal_var`` is given or is all that has to be chosen; or else centred and scaled.
+        """
+        from mnngp.inference import choice
+        from mnngp.inference.posterior import Posterior
+        from mnngp.progress import bar
+
+        fixed = self._fixed()
+        self._scaling = Scaling.of(self.normalize, X, weight)
+        data = Observations.of(self._scaling(X), y, weight)
+        k = y.shape[1]
+        self._offset, self._unit = np.zeros(k), np.ones(k)
+        complete = len(fixed) == len(_KERNEL_PARAMETERS) and self.noise_var is not None
+        if signal_var is None and not complete:
+            self._offset = np.average(data.y, axis=0, weights=data.weight)
+            deviation = np.sqrt(np.average((data.y - self._offset) ** 2, axis=0, weights=data.weight))
+            if self.noise_var is not None or self._shared_scale:  # one noise for all targets
+                deviation = np.full(k, math.sqrt(float(np.mean(deviation**2))))
+            self._unit = np.where(deviation > 0.0, deviation, 1.0)
+        data = data.standardized(self._offset, self._unit)
+        noise_var = None if self.noise_var is None else self.noise_var / self._unit[0] ** 2
+        searching = not complete and len(data) >= _FEW
+        seed = _seed(self.random_state)
+        with bar(type(self).__name__, show=self.progress, long=len(data) > 2000) as stage:
+            ratio = noise_var / signal_var if noise_var is not None and signal_var is not None else None
+            if searching:
+                trials = choice.choose(
+                    data, fixed, self._score, noise_ratio=ratio, seed=seed, budget=self.max_trials, done=stage("choosing", 0.5)
+                )
+            else:
+                rank = fixed.get("rank", _DEFAULTS["rank"])
+                own = {**_DEFAULTS, "weight_var": Maxout(rank).critical_weight_var, **fixed}
+                trials = [choice.Trial(**own, noise_ratio=choice.modest_noise(own, data) if ratio is None else ratio)]
+            best = trials[0]
+            if noise_var is not None and signal_var is None:
+                signal_var = choice.best_signal(best, data, noise_var, seed)
+            self.kernel_ = best.kernel(self.dtype)
+            signal = signal_var if signal_var is not None else 1.0
+            noise = noise_var if noise_var is not None else best.noise_ratio * signal
+            share = 0.5 if searching else 1.0
+            self._posterior = Posterior(
+                self.kernel_, data.X, data.y, noise / data.weight, signal, progress=stage("conditioning", share)
+            )
+        if noise_var is None and signal_var is None:
+            scale = self._posterior.quadratic() / data.y.size
+            self._posterior.rescale(scale if scale > 0.0 else 1.0)
+            noise *= scale if scale > 0.0 else 1.0
+        self._data, self._noise, self._n_rows = data, noise, len(X)
+        self._describe([trial.as_dict() for trial in trials])
+
+    def _describe(self, trials: list[dict[str, Any]]) -> None:
+        """Set the fitted attributes that others look at."""
+        self.trials_ = trials
+        unit = float(self._unit[0]) if np.ptp(self._unit) == 0.0 else self._unit
+        self.noise_var_, self.signal_var_ = self._noise * unit**2, self._posterior.signal_var * unit**2
+        self.report_ = self._posterior.report
+
+    _shared_scale = False
+
+    @property
+    def _score(self) -> Any:
+        raise NotImplementedError
+
+    # --- what was fitted --------------------------------------------------------------------------------------------
+
+    @property
+    def log_marginal_likelihood_(self) -> float:
+        """The log evidence of the training data, summed over the targets."""
+        check_is_fitted(self, "kernel_")
+        data = self._data
+        within = data.log_density_within(float(np.mean(self._posterior.noise_var * data.weight)))
+        return self._posterior.log_marginal_likelihood() + within - len(data.row) * float(np.log(self._unit).sum())
+
+    def _left_out(self, rows: NDArray[np.int64], amount: Vector) -> tuple[Matrix, Vector, Vector]:
+        """For some rows of the data: the mean and the variance of the function there, without an amount of the row's weight.
+
+        The third is the noise of what was left out. A place of weight w has the noise N = ν/w. With α and the diagonal d of C⁻¹
+        (``Posterior``) and h = amount/w the function at the place is ``f̂ = ȳ - N α``, with the variance ``N (1 - N d)``; without
+        the amount it is ``y - (y - f̂) / rest`` and ``N (1 - N d) / rest``, where ``rest = 1 - h + h N d``.
+        """
+        places, where = np.unique(self._data.place[rows], return_inverse=True)
+        precision = self._posterior.precision(places if len(places) < len(self._data) else None)[where]
+        place = self._data.place[rows]
+        noise, share = self._posterior.noise_var[place], amount / self._data.weight[place]
+        fitted = self._data.y[place] - noise[:, None] * self._posterior.weights()[place]
+        rest = 1.0 - share + share * noise * precision
+        y = self._data.row_y[rows]
+        variance = noise * np.maximum(1.0 - noise * precision, 0.0) / rest
+        return y - (y - fitted) / rest[:, None], variance, noise / share
+
+    # --- prediction -------------------------------------------------------------------------------------------------
+
+    def _in_rows(self, values: Matrix) -> Matrix:
+        """Values of the rows that have a weight, in the order of the data; NaN for the others."""
+        result = np.full((self._n_rows, *values.shape[1:]), np.nan)
+        result[self._data.row] = values
+        return result
+
+    def _inputs(self, X: Any) -> Matrix:
+        check_is_fitted(self, "kernel_")
+        return self._scaling(validate_data(self, X, reset=False, dtype=np.float64))
+
+    def save(self, path: Any) -> None:
+        """Write the fitted model to a file, to be read by ``mnngp.load``: NumPy arrays and JSON in a zip archive, no pickle.
+
+        The file appears when it is complete; one that was there before stays until then.
+        """
+        from mnngp.persistence import save
+
+        check_is_fitted(self, "kernel_")
+        if type(self) not in (MaxoutGPClassifier, MaxoutGPRegressor):
+            raise InputError(f"only a MaxoutGPClassifier or a MaxoutGPRegressor itself can be saved, got {type(self).__name__}")
+        save(self, path)
+
+
+class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
+    """Regression with the Gaussian process of an infinitely wide maxout network.
+
+    Everything that is None is chosen from the data by leave-one-out; what is given stays as it is.
+
+    Parameters
+    ----------
+    depth, rank, weight_var, bias_var, kind
+        Of the ``MaxoutKernel``.
+    noise_var : float, optional
+        Variance of the noise in the targets; of one with the sample weight w it is ``noise_var / w``.
+    signal_var : float, optional
+        What the kernel is multiplied by. If this is None and all others are given it is one, and the targets are taken as
+        they are: the process is then fully specified. Otherwise the targets are centred, and their scale is found, too.
+    normalize : "standard", "sphere" or None
+        What is done to the features: each column standardised, each row standardised (as in the paper), or nothing.
+    dtype : "float64" or "float32"
+        Of the kernel matrix and its factor.
+    max_trials : int
+        Kernels to try at most.
+    random_state : int, RandomState or None
+        For the subset that kernels are compared on, where there are many points.
+    progress : bool, optional
+        Whether to show a progress bar; by default if it takes long and standard error is a terminal.
+
+    Attributes
+    ----------
+    kernel_ : MaxoutKernel
+    noise_var_, signal_var_ : float, or array (targets,)
+    trials_ : list of dict
+        What was tried, the best first: hyperparameters, score (leave-one-out log density), seconds.
+    loo_ : RegressionLeaveOneOut
+        Computed when first asked for.
+    log_marginal_likelihood_ : float
+    report_ : mnngp.inference.Report
+        What the factorisation did.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = MaxoutGPRegressor(random_state=0).fit(X[:300], y[:300])
+    >>> round(model.score(X[300:], y[300:]), 2)
+    0.52
+    >>> mean, std = model.predict(X[300:302], return_std=True)
+    """
+
+    @property
+    def _score(self) -> Any:
+        from mnngp.inference.choice import log_density
+
+        return log_density
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to features (n, d) and targets (n,) or (n, targets)."""
+        self._fixed()
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        self._flat = y.ndim == 1
+        complete = all(getattr(self, name) is not None for name in (*_KERNEL_PARAMETERS, "noise_var"))
+        signal_var = 1.0 if complete and self.signal_var is None else self.signal_var
+        self._fit(X, np.asarray(y, dtype=np.float64).reshape(len(X), -1), _weight(sample_weight, X), signal_var=signal_var)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, *, include_noise: bool = False) -> Any:
+        """The posterior mean; on request with the standard deviation, or the covariance, of the function.
+
+        Parameters
+        ----------
+        X : array (m, d)
+            New points.
+        return_std, return_cov : bool
+            At most one of them. For several targets the last axis is theirs.
+        include_noise : bool
+            Whether the deviation is that of a new observation, with its noise, and not of the function.
+        """
+        if return_std and return_cov:
+            raise InputError("at most one of return_std and return_cov can be true")
+        x = self._inputs(X)
+        if not (return_std or return_cov):
+            return self._targets(self._posterior.mean(x))
+        noise = self._noise if include_noise else 0.0
+        if return_cov:
+            mean, covariance = self._posterior.mean_and_covariance(x)
+            covariance[np.diag_indices_from(covariance)] += noise
+            return self._targets(mean), self._spread(covariance, 2)
+        mean, variance = self._posterior.mean_and_variance(x)
+        return self._targets(mean), self._spread(np.sqrt(variance + noise), 1)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Matrix:
+        """Functions drawn from the posterior: (m, n_samples) or (m, targets, n_samples)."""
+        drawn = self._posterior.sample(self._inputs(X), n_samples, _seed(random_state))
+        moved = drawn * self._unit[:, None] + self._offset[:, None]
+        return np.asarray(moved[:, 0] if self._flat else moved)
+
+    @property
+    def loo_(self) -> RegressionLeaveOneOut:
+        """Leave-one-out predictions of the training rows, in closed form."""
+        check_is_fitted(self, "kernel_")
+        data = self._data
+        mean, variance, noise = self._left_out(np.arange(len(data.row)), data.row_weight)
+        std = np.sqrt(variance + noise)[:, None]
+        density = -0.5 * ((data.row_y - mean) / std) ** 2 - np.log(std * math.sqrt(2.0 * math.pi))
+        error = (data.row_y - mean) * self._unit
+        average = np.average(data.row_y, axis=0, weights=data.row_weight)
+        around = np.average(((data.row_y - average) * self._unit) ** 2, axis=0, weights=data.row_weight)
+        square = np.average(error**2, axis=0, weights=data.row_weight)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r2 = float(np.mean(1.0 - square / around))
+        return RegressionLeaveOneOut(
+            self._in_rows(self._targets(mean)),
+            self._in_rows(self._spread(std[:, 0], 1)),
+            self._in_rows((density - np.log(self._unit))[:, 0] if self._flat else density - np.log(self._unit)),
+            math.sqrt(float(np.mean(square))),
+            r2,
+        )
+
+    def _targets(self, mean: Matrix) -> Matrix:
+        moved = mean * self._unit + self._offset
+        return moved[:, 0] if self._flat else moved
+
+    def _spread(self, values: Matrix, power: int) -> Matrix:
+        return values * float(self._unit[0]) ** power if self._flat else values[..., None] * self._unit**power
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
+    """Classification with the Gaussian process of an infinitely wide maxout network.
+
+    As in the paper, class memberships (one-hot minus 0.1) are regressed on, and the largest mean wins. Everything that is None is
+    chosen from the data by leave-one-out; what is given stays as it is.
+
+    Parameters
+    ----------
+    depth, rank, weight_var, bias_var, kind
+        Of the ``MaxoutKernel``.
+    noise_var : float, optional
+        Variance of the noise in the class memberships; of a row with the sample weight w it is ``noise_var / w``.
+    signal_var : float, optional
+        What the kernel is multiplied by. If None it is found from the data, even if all others are given: the scale of a class
+        membership means nothing by itself.
+    normalize, dtype, max_trials, random_state, progress
+        As for ``MaxoutGPRegressor``.
+
+    Attributes
+    ----------
+    classes_ : array
+    kernel_ : MaxoutKernel
+    noise_var_, signal_var_ : float
+    trials_ : list of dict
+        What was tried, the best first: hyperparameters, score (leave-one-out, minus Brier's score), seconds.
+    loo_ : ClassificationLeaveOneOut
+        Computed when first asked for.
+    log_marginal_likelihood_ : float
+        Of the regression, summed over the classes.
+    report_ : mnngp.inference.Report
+        What the factorisation did.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = MaxoutGPClassifier(random_state=0).fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.95)
+    True
+    >>> model.predict_proba(X[1:2]).shape
+    (1, 3)
+    """
+
+    _shared_scale = True
+
+    @property
+    def _score(self) -> Any:
+        from mnngp.inference.choice import squared_error
+
+        return squared_error
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to features (n, d) and labels (n,), of any type that can be sorted."""
+        self._fixed()
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        weight = _weight(sample_weight, X)
+        self.classes_, label = np.unique(y, return_inverse=True)
+        targets = np.full((len(X), len(self.classes_)), -0.1)
+        targets[np.arange(len(X)), label] = 0.9
+        self._fit(X, targets, weight, signal_var=self.signal_var)
+        self._calibrated = Late(self._calibrate)
+        return self
+
+    def decision_function(self, X: Any) -> Matrix:
+        """Posterior means of the class memberships (m, classes); for two classes the difference of the two (m,)."""
+        mean = self._means(self._posterior.mean(self._inputs(X)))
+        return mean[:, 1] - mean[:, 0] if len(self.classes_) == 2 else mean
+
+    def predict(self, X: Any) -> Matrix:
+        """The class with the largest posterior mean."""
+        mean = self._means(self._posterior.mean(self._inputs(X)))
+        return np.asarray(self.classes_[mean.argmax(axis=1)])
+
+    def predict_proba(self, X: Any) -> Matrix:
+        """Probabilities (m, classes), from posterior mean and variance, calibrated by leave-one-out."""
+        mean, variance = self._posterior.mean_and_variance(self._inputs(X))
+        return np.asarray(self._calibrated()(self._means(mean), variance))
+
+    def predict_log_proba(self, X: Any) -> Matrix:
+        """Their logarithms."""
+        return np.asarray(np.log(self.predict_proba(X)))
+
+    @property
+    def loo_(self) -> ClassificationLeaveOneOut:
+        """Leave-one-out predictions of the training rows, in closed form."""
+        check_is_fitted(self, "kernel_")
+        data = self._data
+        mean, variance, _ = self._left_out(np.arange(len(data.row)), data.row_weight)
+        mean = self._means(mean)
+        label = data.row_y.argmax(axis=1)
+        probability = self._calibrated()(mean, variance)
+        right, given = mean.argmax(axis=1) == label, np.log(probability[np.arange(len(label)), label])
+        decision = self._in_rows(mean)
+        return ClassificationLeaveOneOut(
+            decision,
+            np.asarray(self.classes_[np.nan_to_num(decision).argmax(axis=1)]),
+            self._in_rows(probability),
+            float(np.average(right, weights=data.row_weight)),
+            -float(np.average(given, weights=data.row_weight)),
+        )
+
+    def _means(self, mean: Matrix) -> Matrix:
+        return mean * self._unit + self._offset
+
+    def _calibrate(self) -> Calibration:
+        """From leave-one-out predictions of some rows; a row of weight two is two rows, of which one is left out."""
+        data, k = self._data, len(self.classes_)
+        rows = np.arange(len(data.row))
+        if len(rows) > _CALIBRATED_ON:
+            rows = np.sort(np.random.default_rng(_seed(self.random_state)).choice(rows, _CALIBRATED_ON, replace=False))
+        amount = np.minimum(1.0, data.weight[data.place[rows]])
+        mean, variance, _ = self._left_out(rows, amount)
+        return Calibration.fit(self._means(mean), variance, data.row_y[rows].argmax(axis=1), data.row_weight[rows], k)
+
+
+def load(path: Any) -> Any:
+    """Read a fitted model that its ``save`` wrote.
+
+    Raises ``ModelFileError`` if the file is not such a model, damaged, or written by a newer version of the format.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, mnngp
+    >>> X = np.linspace(-1.0, 1.0, 20)[:, None]
+    >>> model = mnngp.MaxoutGPRegressor(depth=2).fit(X, X[:, 0] ** 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model.mnngp")
+    ...     again = mnngp.load(f"{folder}/model.mnngp")
+    >>> bool((again.predict(X) == model.predict(X)).all())
+    True
+    """
+    from mnngp.persistence import restore
+
+    return restore(path, {known.__name__: known for known in (MaxoutGPClassifier, MaxoutGPRegressor)})
+
+
+def _weight(sample_weight: Any, X: Matrix) -> Vector | None:
+    if sample_weight is None:
+        return None
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weight.any():
+        raise InputError("sample_weight must have at least one positive value, got zeros only")
+    return np.asarray(weight)
+
+
+def _seed(random_state: Any) -> Any:
+    """What NumPy's generators take, of what scikit-learn's ``random_state`` may be."""
+    from sklearn.utils import check_random_state
+
+    if random_state is None or isinstance(random_state, int | np.integer):
+        return random_state
+    return int(check_random_state(random_state).randint(2**31 - 1))

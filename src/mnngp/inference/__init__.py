@@ -1,0 +1,8 @@
+"""From kernel matrices to posteriors: exact inference that says what it did."""
+
+from mnngp.inference.evidence import log_evidence_gradient
+from mnngp.inference.factor import Report
+from mnngp.inference.flow import GradientFlow
+from mnngp.inference.posterior import LeaveOneOut, Posterior
+
+__all__ = ["GradientFlow", "LeaveOneOut", "Posterior", "Report", "log_evidence_gradient"]

@@ -1,0 +1,149 @@
+"""From a kernel and points to a factored covariance: the noise policy, and what was done.
+
+The covariance of the targets is ``signal K + noise``. With ``K_ij = s_i s_j ρ_ij`` and ``σ_i = √signal · s_i`` it is
+
+    σ_i σ_j [(1 - κ) + κ A_ij],    A = 1 - (1 - ρ)/κ + diag(noise_i / κ σ_i²),
+
+and A is what is factored. For κ = 1 that is the correlation matrix. In the ordered phase (docs/maths.md) all correlations are one
+up to rounding, and a Cholesky factor of them is noise; but ``1 - ρ = 2u`` is known to full relative accuracy, so with κ of its
+size A is as well conditioned as the data allow. The rest, (1 - κ) times a matrix of ones, is an intercept with a known prior
+variance; the posterior adds it in closed form. No assumption on the lengths of the points is made: those that differ are in σ.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnngp.activations.series import Vector
+from mnngp.errors import AccuracyWarning, FactorizationError
+from mnngp.inference.packed import Packed, Progress
+from mnngp.kernels.matrix import distances, packed_correlations
+from mnngp.kernels.points import Points
+from mnngp.kernels.structure import Network
+
+Matrix = NDArray[Any]
+_SAMPLE = 512  # points that the contraction is chosen from
+_ATTEMPTS = 12
+PAPER_NOISE = 1e-10
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a factorisation did.
+
+    Attributes
+    ----------
+    added : float
+        What had to be added to the noise variance of every target before the covariance was numerically positive definite;
+        zero if nothing had to.
+    attempts : int
+        Factorisations, of which the last succeeded.
+    contraction : float
+        κ: one for a plain correlation matrix, less where the distance form was used.
+    condition : float
+        A lower bound of the condition number of what was factored, from the factor's diagonal.
+    """
+
+    added: float
+    attempts: int
+    contraction: float
+    condition: float
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """The factored ``A``, with what is needed to put the covariance together again."""
+
+    packed: Packed
+    contraction: float
+    noise_var: Vector  # with what was added
+    report: Report
+
+
+def contraction(network: Network, x: Points) -> float:
+    """κ, from the distances of a sample of points: one, unless all points are close together behind the network.
+
+    The smallest κ for which ``1 - 2u/κ`` is positive definite would do; for points on a sphere it is at most twice the largest
+    distance, for others it is not known. So a few multiples of the largest distance are tried on the sample.
+    """
+    if network.tangent or len(x) < 2:
+        return 1.0
+    chosen = np.unique(np.linspace(0, len(x) - 1, _SAMPLE).astype(np.int64))
+    u = np.tril(distances(network, Points(x.directions[chosen], x.square_lengths[chosen])).astype(np.float64), -1)
+    u += u.T
+    largest = float(u.max())
+    if largest == 0.0:
+        warnings.warn(
+            f"all correlations at depth {network.depth} are one to the last digit of {network.dtype}, distances included: the "
+            "prior is a constant function and the predictions will be, too. Choose a smaller depth or a larger weight_var"
+            + (", or dtype='float64'" if network.dtype == np.float32 else ""),
+            AccuracyWarning,
+            stacklevel=2,
+        )
+        return 1.0
+    kappa = 4.0 * largest
+    while kappa < 1.0 and not _positive_definite(1.0 - (2.0 / kappa) * u):
+        kappa *= 4.0
+    return min(1.0, kappa if kappa == 4.0 * largest else 4.0 * kappa)  # a margin for the points that are not in the sample
+
+
+def _positive_definite(a: Matrix) -> bool:
+    try:
+        np.linalg.cholesky(a + 1e-10 * np.eye(len(a)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def factorize(
+    network: Network, x: Points, deviation: Vector, noise_var: Vector, *, policy: str = "relative", progress: Progress | None = None
+) -> Factor:
+    """Factor the covariance of targets with standard deviations ``deviation`` (σ) and noise variances ``noise_var``.
+
+    ``policy`` says what happens if it is not positive definite in floating point. "paper": the noise is multiplied by ten, and
+    again, as in the paper (which begins at 1e-10). "relative": what is added begins at the rounding of the matrix, relative to the
+    kernel's scale, and grows tenfold. Either way the report and a warning say it.
+    """
+    n, kappa = len(x), contraction(network, x)
+    scale = np.where(deviation > 0.0, deviation, 1.0)
+    unit = float(np.mean(deviation**2)) * kappa or 1.0
+    start = 4.0 * n * float(np.finfo(network.dtype).eps) * unit
+    added, packed = 0.0, Packed(n, network.dtype)
+    for attempt in range(1, _ATTEMPTS + 1):
+        packed_correlations(network, x, packed.memory, contraction=kappa, done=_part(progress, 0.5 if attempt == 1 else 0.0))
+        total = noise_var + added
+        packed.add_to_diagonal(total / (kappa * scale**2))
+        failed = packed.factor(_part(progress, 0.5 if attempt == 1 else 0.0))
+        if not failed:
+            break
+        if policy == "paper":
+            added = float(noise_var.max() or PAPER_NOISE) * 10.0**attempt - float(noise_var.max())
+        elif kappa < 1.0 and attempt == 1:
+            kappa = min(1.0, 16.0 * kappa)  # the intercept's share was too large for these points: rare, and the remedy is cheap
+        else:
+            added = 10.0 * added if added else start
+    else:
+        raise FactorizationError(
+            f"the covariance of {n} targets is not positive definite, not even with {added:.1e} added to the noise variance"
+            "; is a kernel entry or the noise_var not what it should be?"
+        )
+    diagonal = packed.diagonal().astype(np.float64)
+    condition = float((diagonal.max() / diagonal.min()) ** 2)
+    if added:
+        warnings.warn(
+            f"the covariance of {n} targets was not positive definite in {network.dtype}: {added:.1e} was added to the noise "
+            f"variance ({added / unit:.0e} of the kernel's scale, {attempt} attempts). A larger noise_var avoids it"
+            + (", dtype='float64' may, too" if network.dtype == np.float32 else ""),
+            AccuracyWarning,
+            stacklevel=2,
+        )
+    return Factor(packed, kappa, noise_var + added, Report(added, attempt, kappa, condition))
+
+
+def _part(progress: Progress | None, share: float) -> Progress | None:
+    return (lambda done: progress(share * done)) if progress is not None and share else None

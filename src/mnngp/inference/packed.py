@@ -1,0 +1,131 @@
+"""The Cholesky factorisation in place, in half the memory of a matrix.
+
+LAPACK's rectangular full packed format (``kernels.layout``) holds a symmetric matrix ``A = [[A11, A21ᵀ], [A21, A22]]`` such that
+A11, A21 and A22 are ordinary matrices inside one rectangle: dpftrf factors it in four calls, at full speed. Here the same four
+steps are cut into blocks, so that the work can be seen and interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnngp.activations.series import Vector
+from mnngp.inference import blas
+from mnngp.kernels import layout
+
+Matrix = NDArray[Any]
+Progress = Callable[[float], object]
+_BLOCK = 4096  # columns: as fast as one call, and a second or two between two reports
+
+
+class Packed:
+    """A symmetric positive definite matrix of n rows in n (n+1)/2 numbers, and then its factor ``A = L Lᵀ``."""
+
+    def __init__(self, n: int, dtype: Any, memory: Matrix | None = None) -> None:
+        self.n = n
+        self.memory: Matrix = np.empty(layout.packed_shape(n), dtype=dtype) if memory is None else memory
+        half, columns = (n + 1) // 2, self.memory.T  # Fortran's order
+        even = 1 - n % 2
+        self.first = columns[even : even + half]  # A11, its lower triangle
+        self.below = columns[even + half : even + n]  # A21
+        self.second = columns[: n - half, n % 2 :]  # A22, its upper triangle
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Packed, (self.n, self.memory.dtype, self.memory)  # the rest are views
+
+    def diagonal(self) -> Vector:
+        """A copy of the diagonal."""
+        return np.concatenate([part for _, part in layout.packed_diagonal(self.memory, self.n)])
+
+    def add_to_diagonal(self, values: Vector) -> None:
+        for part, target in layout.packed_diagonal(self.memory, self.n):
+            np.add(target, values[part], out=target, casting="same_kind")
+
+    def factor(self, done: Progress | None = None) -> int:
+        """Factor in place. Returns 0, or the number of the first leading block that is not positive definite."""
+        report = _shares(self.n, done)
+        failed = _cholesky(self.first, lower=True, report=report)
+        if failed:
+            return failed
+        for start in range(0, self.below.shape[0], _BLOCK):
+            blas.solve_triangle(self.first, self.below[start : start + _BLOCK], lower=True, transposed=True, right=True)
+            report(len(self.below[start : start + _BLOCK]) * len(self.first) ** 2)
+        for start in range(0, len(self.second), _BLOCK):
+            stop = min(start + _BLOCK, len(self.second))
+            blas.subtract_product(self.below[:start], self.below[start:stop], self.second[:start, start:stop], b_transposed=True)
+            blas.subtract_square(self.below[start:stop], self.second[start:stop, start:stop], lower=False)
+            report((stop * stop - start * start) * self.below.shape[1])
+        failed = _cholesky(self.second, lower=False, report=report)
+        return failed + len(self.first) if failed else 0
+
+    # The factor is L = [[first, 0], [below, secondᵀ]].
+
+    def forward(self, b: Matrix) -> None:
+        """``b ← L⁻¹ b`` in place, for a matrix b in Fortran's order."""
+        half = len(self.first)
+        blas.solve_triangle(self.first, b[:half], lower=True)
+        blas.subtract_product(self.below, b[:half], b[half:])
+        blas.solve_triangle(self.second, b[half:], lower=False, transposed=True)
+
+    def backward(self, b: Matrix) -> None:
+        """``b ← L⁻ᵀ b`` in place."""
+        half = len(self.first)
+        blas.solve_triangle(self.second, b[half:], lower=False)
+        blas.subtract_product(self.below, b[half:], b[:half], a_transposed=True)
+        blas.solve_triangle(self.first, b[:half], lower=True, transposed=True)
+
+    def solve(self, b: Matrix) -> Matrix:
+        """``A⁻¹ b`` as a new array."""
+        result = np.array(b, dtype=self.memory.dtype, order="F")
+        columns = result.reshape(self.n, -1, order="F")
+        self.forward(columns)
+        self.backward(columns)
+        return result
+
+    def log_determinant(self) -> float:
+        """Of A, from its factor."""
+        return 2.0 * float(np.log(self.diagonal().astype(np.float64)).sum())
+
+    def inverse(self) -> Packed:
+        """``A⁻¹``, packed, in new memory."""
+        from scipy.linalg.lapack import dpftri, spftri
+
+        routine = dpftri if self.memory.dtype == np.float64 else spftri
+        inverse, info = routine(self.n, self.memory.reshape(-1), transr="N", uplo="L")
+        assert info == 0, info
+        return Packed(self.n, self.memory.dtype, inverse.reshape(self.memory.shape))
+
+
+def _shares(n: int, done: Progress | None) -> Callable[[float], None]:
+    """Turn multiply-add counts into shares of ``n³/3``."""
+
+    def report(operations: float) -> None:
+        if done is not None:
+            done(operations / (n**3 / 3.0))
+
+    return report
+
+
+def _cholesky(a: Matrix, *, lower: bool, report: Callable[[float], None]) -> int:
+    """Block by block, right-looking: LAPACK's own way, with reports."""
+    for start in range(0, len(a), _BLOCK):
+        stop = min(start + _BLOCK, len(a))
+        size, rest = stop - start, len(a) - stop
+        here = a[start:stop, start:stop]
+        failed = blas.cholesky(here, lower=lower)
+        if failed:
+            return failed + start
+        if lower:
+            beside = a[stop:, start:stop]
+            blas.solve_triangle(here, beside, lower=True, transposed=True, right=True)
+            blas.subtract_square(beside, a[stop:, stop:], lower=True)
+        else:
+            beside = a[start:stop, stop:]
+            blas.solve_triangle(here, beside, lower=False, transposed=True)
+            blas.subtract_square(beside, a[stop:, stop:], lower=False, transposed=True)
+        report(size**3 / 3.0 + size * size * rest + size * float(rest) ** 2)
+    return 0

@@ -1,0 +1,310 @@
+"""The posterior of a Gaussian process: mean, variance, covariance, samples, evidence and leave-one-out.
+
+Rasmussen and Williams (2006), algorithm 2.1 and section 5.4.2; the paper's eq. (22) (label 20 in its source). With the notation of
+``factor`` and z = y/σ, ``a = A⁻¹z``, ``t = A⁻¹1``, ``c = 1ᵀt + κ/(1 - κ)``:
+
+    β = 1ᵀa / c,  α = a - tβ             the intercept's posterior mean, and the weights of the training points
+    E f(x)   = σ_x (β + A_xᵀ α)
+    Var f(x) = κ σ_x² [1 - A_xᵀA⁻¹A_x + (1 - A_xᵀt)²/c]
+
+which for κ = 1 (c infinite) are the usual ones. Nothing in them is a small difference of large numbers, however small κ is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnngp import checks
+from mnngp.activations.series import Vector
+from mnngp.errors import InputError, MnngpError
+from mnngp.inference.factor import Factor, Report, factorize
+from mnngp.inference.packed import Progress
+from mnngp.kernels.matrix import correlations, standard_deviations
+from mnngp.kernels.network import DeepKernel
+from mnngp.kernels.points import Points
+
+Matrix = NDArray[Any]
+_CHUNK = 1 << 23  # entries of the kernel between new and training points that are held at a time
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut:
+    """The prediction of each training target from all others, in closed form.
+
+    Attributes
+    ----------
+    mean : array (n,) or (n, targets)
+    variance : array (n,)
+        Of the target: the function's and the noise's.
+    log_density : array (n,) or (n, targets)
+        Of the target under that prediction.
+    """
+
+    mean: Matrix
+    variance: Vector
+    log_density: Matrix
+
+
+class Posterior:
+    """A Gaussian process with the kernel of a wide network, given targets with Gaussian noise.
+
+    Parameters
+    ----------
+    kernel : MaxoutKernel or NetworkKernel
+        With ``kind="ntk"`` the mean is that of a wide network trained to convergence by gradient descent, from a zero
+        output; for its distribution over initialisations see ``GradientFlow``.
+    X : array (n, d)
+    y : array (n,) or (n, targets)
+        All targets share the kernel and the noise.
+    noise_var : float or array (n,)
+        Variance of the noise, of all targets or of each.
+    signal_var : float
+        What the kernel is multiplied by.
+    policy : "relative" or "paper"
+        What to do if the covariance is not positive definite in floating point: see ``mnngp.inference.factor``.
+    progress : callable, optional
+        Is told each finished share of the work; the shares add up to one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mnngp import MaxoutKernel
+    >>> X = np.linspace(-2.0, 2.0, 30)[:, None]
+    >>> posterior = Posterior(MaxoutKernel(depth=3, rank=4), X, np.sin(X[:, 0]), noise_var=1e-4)
+    >>> mean, variance = posterior.mean_and_variance(np.array([[0.5], [5.0]]))
+    >>> mean.round(2), np.sqrt(variance).round(2)
+    (array([0.48, 0.48]), array([0.01, 0.35]))
+    >>> posterior.report.added
+    0.0
+    """
+
+    def __init__(
+        self,
+        kernel: DeepKernel,
+        X: Any,
+        y: Any,
+        noise_var: Any = 0.0,
+        signal_var: float = 1.0,
+        *,
+        policy: str = "relative",
+        progress: Progress | None = None,
+    ) -> None:
+        if not isinstance(kernel, DeepKernel):
+            raise InputError(f"kernel must be a MaxoutKernel or a NetworkKernel, got {kernel!r}")
+        checks.one_of("policy", policy, ("relative", "paper"))
+        self.kernel = kernel
+        self.signal_var = checks.real("signal_var", signal_var, low=0.0, strict=True)
+        self._network = kernel._network()
+        rows = checks.points("X", X)
+        self._y, self._flat = as_targets(y, len(rows))
+        noise = _noise(noise_var, len(rows))
+        self._points = Points.of("X", rows, self._network.dtype)
+        deviation = math.sqrt(self.signal_var) * standard_deviations(self._network, self._points)
+        self._factor: Factor = factorize(self._network, self._points, deviation, noise, policy=policy, progress=progress)
+        self._deviation = np.where(deviation > 0.0, deviation, 1.0)
+        self._precision: Vector | None = None
+        self._weigh()
+
+    @classmethod
+    def restored(
+        cls,
+        kernel: DeepKernel,
+        X: Matrix,
+        y: Matrix,
+        signal_var: float,
+        factor: Factor,
+        *,
+        deviation: Vector,
+        alpha: Matrix,
+        beta: Vector,
+        t: Vector,
+        c: float,
+        precision: Vector | None,
+    ) -> Posterior:
+        """A posterior of which everything that takes long is known already."""
+        self = cls.__new__(cls)
+        self.kernel, self.signal_var, self._network = kernel, signal_var, kernel._network()
+        self._points = Points.of("X", X, self._network.dtype)
+        self._y, self._flat, self._factor = y, False, factor
+        self._deviation, self._alpha, self._beta, self._t, self._c = deviation, alpha, beta, t, c
+        self._precision = precision
+        return self
+
+    def _weigh(self) -> None:
+        """α, β, t and c of the module's text."""
+        packed, kappa = self._factor.packed, self._factor.contraction
+        z = self._y / self._deviation[:, None]
+        solved = packed.solve(np.column_stack([z, np.ones(len(z))])).astype(np.float64)
+        a, self._t = solved[:, :-1], solved[:, -1]
+        if kappa < 1.0:
+            self._c = float(self._t.sum()) + kappa / (1.0 - kappa)
+            self._beta = a.sum(axis=0) / self._c
+            self._alpha = a - self._t[:, None] * self._beta
+        else:
+            self._c, self._beta, self._alpha = math.inf, np.zeros(a.shape[1]), a
+        if not np.isfinite(self._alpha).all():
+            raise MnngpError("the posterior's weights are not finite; are targets or noise_var near the limits of floating point?")
+
+    # --- what was done ----------------------------------------------------------------------------------------------
+
+    @property
+    def report(self) -> Report:
+        """What the factorisation did: noise added, attempts, contraction, condition."""
+        return self._factor.report
+
+    @property
+    def noise_var(self) -> Vector:
+        """The noise variance of each training target, with what had to be added."""
+        return self._factor.noise_var
+
+    # --- prediction -------------------------------------------------------------------------------------------------
+
+    def mean(self, X: Any) -> Matrix:
+        """The posterior mean at new points: (m,) or (m, targets). Takes one chunk of the kernel at a time."""
+        x = self._new(X)
+        result = np.empty((len(x), self._y.shape[1]))
+        for part, sigma, kernel in self._chunks(x):
+            result[part] = self._mean(kernel, sigma)
+        return self._shaped(result)
+
+    def mean_and_variance(self, X: Any) -> tuple[Matrix, Vector]:
+        """The posterior mean, and the variance of the function (without noise) at each point, which all targets share."""
+        x = self._new(X)
+        mean, variance = np.empty((len(x), self._y.shape[1])), np.empty(len(x))
+        for part, sigma, kernel in self._chunks(x):
+            mean[part] = self._mean(kernel, sigma)
+            rest = 1.0 - kernel @ self._t
+            self._factor.packed.forward(kernel.T)
+            share = 1.0 - np.einsum("ij,ij->i", kernel, kernel, dtype=np.float64) + rest**2 / self._c
+            variance[part] = self._factor.contraction * sigma**2 * np.maximum(share, 0.0)
+        return self._shaped(mean), variance
+
+    def mean_and_covariance(self, X: Any) -> tuple[Matrix, Matrix]:
+        """The posterior mean, and the covariance matrix (m, m) of the function at all points together."""
+        x = self._new(X)
+        sigma, kernel = self._sigma(x), self._cross(x)
+        mean = self._mean(kernel, sigma)
+        rest = 1.0 - kernel @ self._t
+        self._factor.packed.forward(kernel.T)
+        share = correlations(self._network, x, contraction=self._factor.contraction).astype(np.float64)
+        share -= (kernel @ kernel.T).astype(np.float64)
+        share += np.outer(rest, rest) / self._c
+        share *= self._factor.contraction * np.outer(sigma, sigma)
+        return self._shaped(mean), share
+
+    def sample(self, X: Any, count: int = 1, seed: Any = None) -> Matrix:
+        """Functions drawn from the posterior, at new points: (m, count) or (m, targets, count)."""
+        count = checks.positive_int("count", count)
+        mean, covariance = self.mean_and_covariance(X)
+        return draw(mean, covariance, count, seed)
+
+    def _new(self, X: Any) -> Points:
+        rows = checks.points("X", X, self._points.directions.shape[1])
+        return Points.of("X", rows, self._network.dtype)
+
+    def _sigma(self, x: Points) -> Vector:
+        return math.sqrt(self.signal_var) * standard_deviations(self._network, x)
+
+    def _cross(self, x: Points) -> Matrix:
+        return correlations(self._network, x, self._points, contraction=self._factor.contraction)
+
+    def _chunks(self, x: Points) -> Iterator[tuple[slice, Vector, Matrix]]:
+        sigma, rows = self._sigma(x), max(64, _CHUNK // len(self._points))
+        for start in range(0, len(x), rows):
+            part = slice(start, start + rows)
+            yield part, sigma[part], self._cross(Points(x.directions[part], x.square_lengths[part]))
+
+    def _mean(self, kernel: Matrix, sigma: Vector) -> Matrix:
+        weights = self._alpha.astype(kernel.dtype, copy=False)
+        return np.asarray(sigma[:, None] * (self._beta + kernel @ weights), dtype=np.float64)
+
+    def _shaped(self, result: Matrix) -> Matrix:
+        return result[:, 0] if self._flat else result
+
+    # --- how good it is ---------------------------------------------------------------------------------------------
+
+    def quadratic(self) -> float:
+        """``yᵀ C⁻¹ y``, summed over the targets: n times their number if the signal's and the noise's scales are right."""
+        z = self._y / self._deviation[:, None]
+        return float(np.sum(z * self._alpha) / self._factor.contraction)
+
+    def log_marginal_likelihood(self) -> float:
+        """The log evidence, summed over the targets (as scikit-learn does)."""
+        n, targets = self._y.shape
+        kappa = self._factor.contraction
+        log_determinant = self._factor.packed.log_determinant() + n * math.log(kappa) + 2.0 * float(np.log(self._deviation).sum())
+        if kappa < 1.0:
+            log_determinant += math.log1p((1.0 - kappa) / kappa * float(self._t.sum()))
+        return float(-0.5 * (self.quadratic() + targets * (log_determinant + n * math.log(2.0 * math.pi))))
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """Each training target, predicted from all others (Rasmussen and Williams, eqs. 5.10 to 5.12)."""
+        alpha, inverse = self.weights(), self.precision()
+        residual, variance = alpha / inverse[:, None], 1.0 / inverse
+        density = -0.5 * (residual**2 / variance[:, None] + np.log(2.0 * math.pi * variance)[:, None])
+        return LeaveOneOut(self._shaped(self._y - residual), variance, self._shaped(density))
+
+    def weights(self) -> Matrix:
+        """``C⁻¹ y``, (n, targets), with C the covariance of the targets."""
+        return np.asarray(self._alpha / (self._factor.contraction * self._deviation)[:, None])
+
+    def precision(self, chosen: NDArray[np.int64] | None = None) -> Vector:
+        """The diagonal of ``C⁻¹``, all of it (kept once computed; takes n²/2 numbers for the inverse) or some elements."""
+        if chosen is None:
+            if self._precision is None:
+                inverse = self._factor.packed.inverse().diagonal().astype(np.float64) - self._t**2 / self._c
+                self._precision = inverse / (self._factor.contraction * self._deviation**2)
+            return self._precision
+        if self._precision is not None:
+            return self._precision[chosen]
+        result = np.empty(len(chosen))
+        rows = max(64, _CHUNK // len(self._points))
+        for start in range(0, len(chosen), rows):  # |L⁻¹ e_i|², a block of unit vectors at a time
+            part = chosen[start : start + rows]
+            units = np.zeros((len(part), len(self._points)), dtype=self._network.dtype)
+            units[np.arange(len(part)), part] = 1.0
+            self._factor.packed.forward(units.T)
+            result[start : start + rows] = np.einsum("ij,ij->i", units, units, dtype=np.float64)
+        result -= self._t[chosen] ** 2 / self._c
+        return np.asarray(result / (self._factor.contraction * self._deviation[chosen] ** 2))
+
+    def rescale(self, factor: float) -> None:
+        """Multiply the signal's and the noise's variance, in place: no mean changes, and no factorisation is needed."""
+        self.signal_var *= factor
+        self._deviation = self._deviation * math.sqrt(factor)
+        self._alpha, self._beta = self._alpha / math.sqrt(factor), self._beta / math.sqrt(factor)
+        self._factor = replace(self._factor, noise_var=self._factor.noise_var * factor)
+        self._precision = None if self._precision is None else self._precision / factor
+
+
+def draw(mean: Matrix, covariance: Matrix, count: int, seed: Any) -> Matrix:
+    """Samples of a Gaussian, along the last axis; a covariance that is singular, or negative by rounding, is no obstacle."""
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    noise = np.random.default_rng(seed).standard_normal((*mean.shape[1:], len(root), count))
+    return np.asarray(mean[..., None] + np.moveaxis(root @ noise, -2, 0))
+
+
+def as_targets(y: Any, n: int) -> tuple[Matrix, bool]:
+    """Targets as a matrix (n, targets), and whether they were a vector."""
+    values = np.asarray(checks.real_array("y", y), dtype=np.float64)
+    if values.ndim not in (1, 2) or len(values) != n or 0 in values.shape:
+        raise InputError(f"y must have shape ({n},) or ({n}, targets), a row for each row of X, got {values.shape}")
+    if not np.isfinite(values).all():
+        raise InputError(f"y must be finite, got {values[~np.isfinite(values)][0]}")
+    return values.reshape(n, -1), values.ndim == 1
+
+
+def _noise(noise_var: Any, n: int) -> Vector:
+    if np.ndim(noise_var) == 0:
+        return np.full(n, checks.real("noise_var", noise_var, low=0.0))
+    values = np.asarray(checks.real_array("noise_var", noise_var), dtype=np.float64)
+    if values.shape != (n,) or not (np.isfinite(values).all() and (values >= 0.0).all()):
+        raise InputError(f"noise_var must be a number or {n} numbers, finite and not negative, got shape {values.shape}")
+    return values

@@ -1,0 +1,256 @@
+"""Fitted models on disk, in an open format: a zip archive of ``model.json`` and NumPy arrays.
+
+There is no pickle in it, so a file from a stranger cannot run code: the JSON is data, arrays of objects are refused, and what is
+read is checked (format, version, digests, shapes) before a model is made of it. Predictions after a round trip are the same to the
+last bit: the factor and the weights are stored, not recomputed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnngp import __version__
+from mnngp.calibration import Calibration, Late
+from mnngp.errors import InputError, ModelFileError
+from mnngp.inference.factor import Factor, Report
+from mnngp.inference.packed import Packed
+from mnngp.inference.posterior import Posterior
+from mnngp.kernels import layout
+from mnngp.kernels.network import MaxoutKernel
+from mnngp.observations import Observations
+from mnngp.scaling import Scaling
+
+FORMAT, VERSION = "mnngp-model", 1
+_KERNEL = ("depth", "rank", "weight_var", "bias_var", "kind", "dtype")
+_LARGEST_HEADER = 1 << 26
+Array = NDArray[Any]
+
+
+def save(model: Any, path: Any) -> None:
+    """Write a fitted estimator."""
+    header, arrays = _take_apart(model)
+    with _atomic(Path(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        header["arrays"] = {}
+        for name, array in arrays.items():
+            digest = _Digest()
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                digest.of(member)
+                np.lib.format.write_array(digest, np.ascontiguousarray(array), allow_pickle=False)
+            header["arrays"][name] = digest.hexdigest()
+        text = json.dumps(header, indent=1).encode()
+        archive.writestr("model.json", text)
+        archive.writestr("model.sha256", hashlib.sha256(text).hexdigest())
+
+
+def restore(path: Any, classes: Mapping[str, type]) -> Any:
+    """Read a model that ``save`` wrote, of one of the given classes."""
+    path = Path(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _put_together(*_read(path, archive), classes)
+    except zipfile.BadZipFile as error:
+        raise ModelFileError(f"{path} is not a model file, or is cut off or damaged: {error}") from error
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, EOFError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"{path} does not hold a complete model: {type(error).__name__}: {error}") from error
+
+
+class _Digest:
+    """A file that is hashed as it is written."""
+
+    def __init__(self) -> None:
+        self.hash = hashlib.sha256()
+        self.file: Any = None
+
+    def of(self, file: Any) -> None:
+        self.file = file
+
+    def write(self, data: Any) -> int:
+        self.hash.update(data)
+        return int(self.file.write(data))
+
+    def hexdigest(self) -> str:
+        return self.hash.hexdigest()
+
+
+@contextlib.contextmanager
+def _atomic(path: Path) -> Iterator[Any]:
+    """A temporary file beside ``path``, which takes its place when everything is written."""
+    if path.is_dir():
+        raise InputError(f"path must be a file, got the folder {path}")
+    if not path.parent.is_dir():
+        raise InputError(f"path must be in a folder that exists, got {path}")
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(OSError):  # a new file's usual rights; mkstemp gives them to the owner alone
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(name, 0o666 & ~mask)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _read(path: Path, archive: zipfile.ZipFile) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and the arrays, checked."""
+    names = set(archive.namelist())
+    if not {"model.json", "model.sha256"} <= names:
+        raise ModelFileError(f"{path} is not a model file: model.json is missing")
+    if archive.getinfo("model.json").file_size > _LARGEST_HEADER:
+        raise ModelFileError(f"{path}: model.json is too large to be a model's header")
+    text = archive.read("model.json")
+    if hashlib.sha256(text).hexdigest() != archive.read("model.sha256").decode("ascii", "replace"):
+        raise ModelFileError(f"{path} was changed or damaged: model.json does not match its digest")
+    header = json.loads(text)
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ModelFileError(f"{path} is not a model file: its format is not {FORMAT!r}")
+    if header.get("version") != VERSION:
+        raise ModelFileError(
+            f"{path} has version {header.get('version')!r} of the format (written by mnngp {header.get('mnngp')!r}), this mnngp "
+            f"{__version__} reads version {VERSION}: install a newer one"
+        )
+    arrays: dict[str, Array] = {}
+    for name, digest in header["arrays"].items():
+        data = archive.read(f"{name}.npy")
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise ModelFileError(f"{path} was changed or damaged: {name} does not match its digest")
+        arrays[name] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    return header, arrays
+
+
+def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+    posterior, data = model._posterior, model._data
+    factor: Factor = posterior._factor
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "mnngp": __version__,
+        "class": type(model).__name__,
+        "parameters": {key: _plain(key, value) for key, value in model.get_params(deep=False).items()},
+        "kernel": {key: _plain(key, getattr(model.kernel_, key)) for key in _KERNEL},
+        "normalize": model._scaling.way,
+        "signal_var": posterior.signal_var,
+        "contraction": factor.contraction,
+        "report": asdict(factor.report),
+        "intercept_precision": None if np.isinf(posterior._c) else posterior._c,
+        "noise": model._noise,
+        "rows": model._n_rows,
+        "trials": [{key: _plain(key, value) for key, value in trial.items()} for trial in model.trials_],
+        "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
+    }
+    arrays = {
+        "scaling_mean": model._scaling.mean,
+        "scaling_scale": model._scaling.scale,
+        "offset": model._offset,
+        "unit": model._unit,
+        "X": data.X,
+        "y": data.y,
+        "weight": data.weight,
+        "place": data.place,
+        "row": data.row,
+        "row_y": data.row_y,
+        "row_weight": data.row_weight,
+        "factor": factor.packed.memory,
+        "noise_var": factor.noise_var,
+        "deviation": posterior._deviation,
+        "alpha": posterior._alpha,
+        "beta": posterior._beta,
+        "t": posterior._t,
+    }
+    if posterior._precision is not None:
+        arrays["precision"] = posterior._precision
+    if hasattr(model, "classes_"):
+        header["calibration"] = asdict(model._calibrated())
+        header["classes_are_objects"] = model.classes_.dtype.kind == "O"
+        if model.classes_.dtype.kind == "O" and not all(isinstance(label, str) for label in model.classes_):
+            raise InputError("labels must be numbers or strings for the model to be saved, got other objects")
+        arrays["classes"] = model.classes_.astype(str) if model.classes_.dtype.kind == "O" else model.classes_
+    else:
+        header["flat"] = model._flat
+    return header, arrays
+
+
+def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Mapping[str, type]) -> Any:
+    if header["class"] not in classes:
+        raise ModelFileError(f"a model of class {header['class']!r} is not known to mnngp {__version__}")
+    model: Any = classes[header["class"]](**header["parameters"])
+    model.kernel_ = MaxoutKernel(**header["kernel"])
+    n, width = arrays["X"].shape
+    k, rows = arrays["y"].shape[1], len(arrays["row"])
+    dtype = np.dtype(header["kernel"]["dtype"])
+    shapes = {
+        "y": (n, k), "weight": (n,), "place": (rows,), "row_y": (rows, k), "row_weight": (rows,), "noise_var": (n,),
+        "deviation": (n,), "alpha": (n, k), "beta": (k,), "t": (n,), "offset": (k,), "unit": (k,),
+        "factor": layout.packed_shape(n),
+    }  # fmt: skip
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise ModelFileError(f"{name} must have the shape {shape}, got {arrays[name].shape}")
+    if arrays["factor"].dtype != dtype:
+        raise ModelFileError(f"the factor must be of {dtype}, got {arrays['factor'].dtype}")
+    if rows and not (arrays["place"].min() >= 0 and arrays["place"].max() < n and arrays["row"].max() < header["rows"]):
+        raise ModelFileError("rows refer to places that are not there")
+
+    model._scaling = Scaling(header["normalize"], arrays["scaling_mean"], arrays["scaling_scale"])
+    model._offset, model._unit = arrays["offset"], arrays["unit"]
+    model._data = Observations(*(arrays[name] for name in ("X", "y", "weight", "place", "row", "row_y", "row_weight")))
+    model._noise, model._n_rows = header["noise"], header["rows"]
+    factor = Factor(Packed(n, dtype, arrays["factor"]), header["contraction"], arrays["noise_var"], Report(**header["report"]))
+    model._posterior = Posterior.restored(
+        model.kernel_,
+        arrays["X"],
+        arrays["y"],
+        header["signal_var"],
+        factor,
+        deviation=arrays["deviation"],
+        alpha=arrays["alpha"],
+        beta=arrays["beta"],
+        t=arrays["t"],
+        c=np.inf if header["intercept_precision"] is None else header["intercept_precision"],
+        precision=arrays.get("precision"),
+    )
+    model._describe(header["trials"])
+    model.n_features_in_ = width
+    if header["feature_names"]:
+        model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+    if "calibration" in header:
+        model.classes_ = arrays["classes"].astype(object) if header["classes_are_objects"] else arrays["classes"]
+        model._calibrated = Late.known(Calibration(**header["calibration"]))
+    else:
+        model._flat = header["flat"]
+    return model
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_plain(name, item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if name == "dtype":
+        return str(np.dtype(value))
+    if name == "random_state":
+        return None  # a generator has no open form; it has done its work
+    raise InputError(f"{name} cannot be saved, got {value!r}")
