@@ -43,11 +43,15 @@ class Calibration:
 
     def __call__(self, mean: Matrix, variance: Vector) -> Matrix:
         """Probabilities (m, classes)."""
-        logits = self.sharpness * mean / np.sqrt(1.0 + self.moderation * variance / self.unit)[:, None]
+        logits = self.sharpness * self.moderated(mean, variance)
         logits -= logits.max(axis=1, keepdims=True)
         odds = np.exp(logits)
         odds /= odds.sum(axis=1, keepdims=True)
         return np.asarray((1.0 - self.floor) * odds + self.floor / mean.shape[1])
+
+    def moderated(self, mean: Matrix, variance: Vector) -> Matrix:
+        """Means, the nearer to zero the less is known."""
+        return np.asarray(mean / np.sqrt(1.0 + self.moderation * variance / self.unit)[:, None])
 
     @staticmethod
     def fit(mean: Matrix, variance: Vector, label: NDArray[np.int64], weight: Vector, classes: int) -> Calibration:

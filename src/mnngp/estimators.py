@@ -335,7 +335,8 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Matrix:
         """Functions drawn from the posterior: (m, n_samples) or (m, targets, n_samples)."""
-        drawn = self._posterior.sample(self._inputs(X), n_samples, _seed(random_state))
+        x = self._inputs(X)
+        drawn = self._posterior.sample(x, n_samples, _seed(random_state))
         moved = drawn * self._unit[:, None] + self._offset[:, None]
         return np.asarray(moved[:, 0] if self._flat else moved)
 
@@ -440,18 +441,28 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Matrix:
-        """Posterior means of the class memberships (m, classes); for two classes the difference of the two (m,)."""
-        mean = self._means(self._posterior.mean(self._inputs(X)))
-        return mean[:, 1] - mean[:, 0] if len(self.classes_) == 2 else mean
+        """Posterior means of the class memberships (m, classes).
+
+        For two classes it is what scikit-learn asks for: a number (m,) that grows with the probability of the second class, the
+        difference of the two means, moderated by the variance as the probabilities are.
+        """
+        x = self._inputs(X)
+        if len(self.classes_) != 2:
+            return self._means(self._posterior.mean(x))
+        mean, variance = self._posterior.mean_and_variance(x)
+        moderated = self._calibrated().moderated(self._means(mean), variance)
+        return np.asarray(moderated[:, 1] - moderated[:, 0])
 
     def predict(self, X: Any) -> Matrix:
         """The class with the largest posterior mean."""
-        mean = self._means(self._posterior.mean(self._inputs(X)))
+        x = self._inputs(X)
+        mean = self._means(self._posterior.mean(x))
         return np.asarray(self.classes_[mean.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> Matrix:
         """Probabilities (m, classes), from posterior mean and variance, calibrated by leave-one-out."""
-        mean, variance = self._posterior.mean_and_variance(self._inputs(X))
+        x = self._inputs(X)
+        mean, variance = self._posterior.mean_and_variance(x)
         return np.asarray(self._calibrated()(self._means(mean), variance))
 
     def predict_log_proba(self, X: Any) -> Matrix:

@@ -30,6 +30,8 @@ class Observations:
         The weighted mean of the targets at each place.
     weight : array (places,)
         The sum of the sample weights.
+    within : array (places, targets)
+        The weighted mean square of the targets about that mean.
     place : array (rows,)
         Which place each row of the data belongs to.
     row : array (rows,)
@@ -41,6 +43,7 @@ class Observations:
     X: Matrix
     y: Matrix
     weight: Vector
+    within: Matrix
     place: Integers
     row: Integers
     row_y: Matrix
@@ -58,19 +61,19 @@ class Observations:
             X, y, weight = X[row], y[row], weight[row]
         first, place = _equal_rows(X)
         if len(first) == len(X):  # nothing to merge: the common case, without a copy
-            return Observations(X, y, weight, place, row, y, weight)
+            return Observations(X, y, weight, np.zeros_like(y), place, row, y, weight)
         total = np.bincount(place, weights=weight).astype(np.float64)
-        mean = np.stack([np.bincount(place, weights=weight * column) / total for column in y.T], axis=1)
-        return Observations(X[first], mean, total, place, row, y, weight)
+        mean = _means(y, weight, total, place)
+        return Observations(X[first], mean, total, _means((y - mean[place]) ** 2, weight, total, place), place, row, y, weight)
 
     def standardized(self, offset: Vector, unit: Vector) -> Observations:
         """With targets in other units."""
-        return replace(self, y=(self.y - offset) / unit, row_y=(self.row_y - offset) / unit)
+        return replace(self, y=(self.y - offset) / unit, within=self.within / unit**2, row_y=(self.row_y - offset) / unit)
 
     def subset(self, chosen: Integers) -> Observations:
         """Some of the places, as if they were all."""
         X, y, weight, place = self.X[chosen], self.y[chosen], self.weight[chosen], np.arange(len(chosen))
-        return Observations(X, y, weight, place, place, y, weight)
+        return Observations(X, y, weight, self.within[chosen], place, place, y, weight)
 
     def log_density_within(self, noise_var: float) -> float:
         """What the rows add to the log evidence of the places: their density about the mean of their place."""
@@ -78,8 +81,13 @@ class Observations:
             return 0.0
         targets = self.y.shape[1]
         rows, places = np.log(2.0 * np.pi * noise_var / self.row_weight), np.log(2.0 * np.pi * noise_var / self.weight)
-        spread = np.sum(self.row_weight[:, None] * (self.row_y - self.y[self.place]) ** 2)
+        spread = np.sum(self.weight[:, None] * self.within)
         return float(0.5 * targets * (places.sum() - rows.sum()) - 0.5 * spread / noise_var)
+
+
+def _means(values: Matrix, weight: Vector, total: Vector, place: Integers) -> Matrix:
+    """The weighted mean over the rows of each place."""
+    return np.stack([np.bincount(place, weights=weight * column) / total for column in values.T], axis=1)
 
 
 def _equal_rows(X: Matrix) -> tuple[Integers, Integers]:
@@ -89,7 +97,8 @@ def _equal_rows(X: Matrix) -> tuple[Integers, Integers]:
     """
     n = len(X)
     mark = np.zeros(n)
-    for column, factor in enumerate(np.random.default_rng(0).standard_normal(X.shape[1]).tolist()):
+    direction: Vector = np.random.default_rng(0).standard_normal((X.shape[1],))
+    for column, factor in enumerate(direction):
         mark += factor * X[:, column]  # in this order for every row; BLAS may take another for each
     order = np.argsort(mark, kind="stable")
     alike = np.flatnonzero(mark[order[1:]] == mark[order[:-1]])

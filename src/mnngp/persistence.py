@@ -166,6 +166,7 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "X": data.X,
         "y": data.y,
         "weight": data.weight,
+        "within": data.within,
         "place": data.place,
         "row": data.row,
         "row_y": data.row_y,
@@ -199,7 +200,7 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
     k, rows = arrays["y"].shape[1], len(arrays["row"])
     dtype = np.dtype(header["kernel"]["dtype"])
     shapes = {
-        "y": (n, k), "weight": (n,), "place": (rows,), "row_y": (rows, k), "row_weight": (rows,), "noise_var": (n,),
+        "y": (n, k), "weight": (n,), "within": (n, k), "place": (rows,), "row_y": (rows, k), "row_weight": (rows,), "noise_var": (n,),
         "deviation": (n,), "alpha": (n, k), "beta": (k,), "t": (n,), "offset": (k,), "unit": (k,),
         "factor": layout.packed_shape(n),
     }  # fmt: skip
@@ -213,7 +214,7 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
 
     model._scaling = Scaling(header["normalize"], arrays["scaling_mean"], arrays["scaling_scale"])
     model._offset, model._unit = arrays["offset"], arrays["unit"]
-    model._data = Observations(*(arrays[name] for name in ("X", "y", "weight", "place", "row", "row_y", "row_weight")))
+    model._data = Observations(*(arrays[name] for name in ("X", "y", "weight", "within", "place", "row", "row_y", "row_weight")))
     model._noise, model._n_rows = header["noise"], header["rows"]
     factor = Factor(Packed(n, dtype, arrays["factor"]), header["contraction"], arrays["noise_var"], Report(**header["report"]))
     model._posterior = Posterior.restored(

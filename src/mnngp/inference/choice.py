@@ -111,12 +111,21 @@ class Spectrum:
         return Spectrum(np.maximum(values, 0.0), vectors, projected, data, unit)
 
     def leave_one_out(self, noise: float) -> tuple[Matrix, Vector]:
-        """Residuals, and variances for a signal of ``unit``, for a noise relative to it."""
+        """Mean square errors at each place, and variances for a signal of ``unit``, for a noise relative to it.
+
+        What is left out is one observation, of weight ``δ = min(1, w)``, not the place with all its observations: as new data are
+        likely to be at the same places again. With N = ν/w and ``rest = 1 - δ/w (1 - N d)`` the error of a target y is
+        ``(y - ȳ + N α) / rest`` and its variance ``N (1 - N d) / rest + ν/δ``; for w = 1 these are α/d and 1/d.
+        """
         shrunk = 1.0 / (self.values + noise)
         root = np.sqrt(self.data.weight)
         inverse = self.data.weight * (self.vectors**2 @ shrunk)
         alpha = root[:, None] * (self.vectors @ (self.projected * shrunk[:, None]))
-        return alpha / inverse[:, None], 1.0 / inverse
+        own, share = noise / self.data.weight, np.minimum(1.0, self.data.weight) / self.data.weight
+        kept = np.maximum(1.0 - own * inverse, 0.0)
+        rest = np.maximum(1.0 - share * kept, np.finfo(np.float64).tiny)
+        square = ((own[:, None] * alpha) ** 2 + self.data.within) / rest[:, None] ** 2
+        return square, own * kept / rest + own / share
 
     def log_evidence(self, signal: float, noise: float) -> float:
         """Of all targets together, up to a constant; ``signal`` in units of the kernel's scale."""
@@ -130,14 +139,14 @@ class Spectrum:
 Score = Callable[[Matrix, Vector, Observations], float]
 
 
-def squared_error(residual: Matrix, variance: Vector, data: Observations) -> float:
+def squared_error(square: Matrix, variance: Vector, data: Observations) -> float:
     """Minus the mean squared error: for class memberships that is Brier's score. It asks nothing of the variances."""
-    return -float(np.average(np.mean(residual**2, axis=1), weights=data.weight))
+    return -float(np.average(np.mean(square, axis=1), weights=data.weight))
 
 
-def log_density(residual: Matrix, variance: Vector, data: Observations) -> float:
+def log_density(square: Matrix, variance: Vector, data: Observations) -> float:
     """The mean log density, for the best scale of all variances together: rewards those that are honest about each point."""
-    ratio = np.average(residual**2 / variance[:, None], axis=0, weights=data.weight)
+    ratio = np.average(square / variance[:, None], axis=0, weights=data.weight)
     return -0.5 * float(np.mean(np.log(np.maximum(ratio, 1e-300))) + np.average(np.log(variance), weights=data.weight))
 
 
