@@ -49,6 +49,11 @@ class Panel:
     part: int = ALL
     guarded: bool = False
 
+    @property
+    def size(self) -> int:
+        """Entries of the memory that it spans."""
+        return (self.last - self.first) * (self.end - self.begin)
+
     def gram(self, rows: Matrix, cols: Matrix, out: Matrix) -> None:
         """Write the inner products of the points to their places."""
         first, last = self.first + self.row_shift, self.last + self.row_shift

@@ -183,6 +183,7 @@ class _Job:
         out = np.empty_like(state) if emit and save else state
         refine = network.dtype.type(recursion.REFINE[network.dtype])
         mirror = self.symmetric and not self.packed
+        total = sum(panel.size for panel in self.panels)
 
         def task(panel: layout.Panel) -> None:
             if fresh:
@@ -193,7 +194,7 @@ class _Job:
                 program, rows, cols, scale[self.row_part], scale[self.col_part], stretch, self.rows, self.cols, refine,
             )  # fmt: skip
             if self.done is not None:
-                self.done(share * (panel.last - panel.first) * (panel.end - panel.begin) / state.size)
+                self.done(share * panel.size / total)
 
         work = state.size * (len(program.kind) + self.rows.shape[1] * fresh)
         threads.spread(task, self.panels, work=work)
