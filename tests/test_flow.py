@@ -22,7 +22,9 @@ def test_mean_solves_the_differential_equation(problem, ridge):
     kernel = MaxoutKernel(2, 3, 0.7, 0.2, "ntk")
     theta, cross = kernel(X), kernel(new, X)
     # With a pull to the start, new points follow the weights a: f = Θ a, a' = -(f - y) - ridge a.
-    solution = solve_ivp(lambda t, a: -(theta @ a - y) - ridge * a, (0.0, 0.8), np.zeros(12), rtol=1e-10, atol=1e-12, method="LSODA")
+    solution = solve_ivp(
+        lambda t, a: -(theta @ a - y) - ridge * a, (0.0, 0.8), np.zeros(12), rtol=1e-10, atol=1e-12, method="LSODA"
+    )
     flow = GradientFlow(kernel, X, y, ridge)
     np.testing.assert_allclose(flow.mean(new, 0.8), cross @ solution.y[:, -1], atol=1e-7)
 
@@ -64,7 +66,7 @@ def test_limits(problem):
 
 
 def test_equal_points_are_not_resolved(problem):
-    X, y, new = problem
+    X, y, _ = problem
     flow = GradientFlow(MaxoutKernel(2, 3), np.concatenate([X, X]), np.concatenate([y, y + 1.0]))
     assert flow.unresolved == 12
     np.testing.assert_allclose(flow.mean(X), y + 0.5, atol=1e-8)

@@ -526,10 +526,7 @@ def load(path: Any) -> Any:
 def _weight(sample_weight: Any, X: Matrix) -> Vector | None:
     if sample_weight is None:
         return None
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not weight.any():
-        raise InputError("sample_weight must have at least one positive value, got zeros only")
-    return np.asarray(weight)
+    return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
 
 
 def _seed(random_state: Any) -> Any:

@@ -195,13 +195,14 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
     if header["class"] not in classes:
         raise ModelFileError(f"a model of class {header['class']!r} is not known to mnngp {__version__}")
     model: Any = classes[header["class"]](**header["parameters"])
-    model.kernel_ = MaxoutKernel(**header["kernel"])
+    kernel: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in header["kernel"].items()}
+    model.kernel_ = MaxoutKernel(**kernel)
     n, width = arrays["X"].shape
     k, rows = arrays["y"].shape[1], len(arrays["row"])
     dtype = np.dtype(header["kernel"]["dtype"])
     shapes = {
-        "y": (n, k), "weight": (n,), "within": (n, k), "place": (rows,), "row_y": (rows, k), "row_weight": (rows,), "noise_var": (n,),
-        "deviation": (n,), "alpha": (n, k), "beta": (k,), "t": (n,), "offset": (k,), "unit": (k,),
+        "y": (n, k), "weight": (n,), "within": (n, k), "noise_var": (n,), "place": (rows,), "row_y": (rows, k),
+        "row_weight": (rows,), "deviation": (n,), "alpha": (n, k), "beta": (k,), "t": (n,), "offset": (k,), "unit": (k,),
         "factor": layout.packed_shape(n),
     }  # fmt: skip
     for name, shape in shapes.items():

@@ -1,0 +1,229 @@
+"""Model files: the same predictions after a round trip, and clear errors for files that are not what they should be."""
+
+import contextlib
+import json
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris, load_linnerud
+
+import mnngp
+from mnngp import MaxoutGPClassifier, MaxoutGPRegressor
+from mnngp.errors import InputError, ModelFileError
+
+X, LABELS = load_iris(return_X_y=True)
+QUICK = {"max_trials": 3, "random_state": 0}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "model.mnngp"
+    MaxoutGPRegressor(**QUICK).fit(X[:, :3], X[:, 3]).save(path)
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("normalize", ["standard", "sphere", None])
+def test_regressor_round_trip(tmp_path, dtype, normalize):
+    inputs, y = load_linnerud(return_X_y=True)
+    model = MaxoutGPRegressor(**QUICK, dtype=dtype, normalize=normalize, weight_var=[0.3, 0.4, 0.5], depth=2).fit(inputs, y)
+    model.save(tmp_path / "m")
+    again = mnngp.load(str(tmp_path / "m"))
+    for method in (
+        lambda m: m.predict(inputs),
+        lambda m: m.predict(inputs, return_std=True)[1],
+        lambda m: m.predict(inputs, return_cov=True)[1],
+        lambda m: m.sample_y(inputs, 2),
+        lambda m: m.loo_.mean,
+        lambda m: m.log_marginal_likelihood_,
+        lambda m: m.noise_var_,
+        lambda m: m.signal_var_,
+    ):
+        np.testing.assert_array_equal(method(again), method(model))
+    assert again.report_ == model.report_
+    assert again.kernel_ == model.kernel_
+    assert again.get_params() == {**model.get_params(), "weight_var": [0.3, 0.4, 0.5]}
+    assert [trial["score"] for trial in again.trials_] == [trial["score"] for trial in model.trials_]
+
+
+NAMES = np.array(["a", "bb", "c"])
+
+
+@pytest.mark.parametrize("labels", [LABELS, NAMES[LABELS], NAMES.astype(object)[LABELS], LABELS > 0])
+def test_classifier_round_trip(tmp_path, labels):
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = MaxoutGPClassifier(**QUICK).fit(frame, labels)
+    model.save(tmp_path / "m")
+    again = mnngp.load(tmp_path / "m")
+    for name in ("predict", "predict_proba", "decision_function"):
+        np.testing.assert_array_equal(getattr(again, name)(frame), getattr(model, name)(frame))
+    assert again.classes_.dtype == model.classes_.dtype
+    assert again.loo_.log_loss == model.loo_.log_loss
+    np.testing.assert_array_equal(again.feature_names_in_, model.feature_names_in_)
+    again.save(tmp_path / "again")  # a loaded model is a model
+    np.testing.assert_array_equal(mnngp.load(tmp_path / "again").predict_proba(frame), model.predict_proba(frame))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(frame), model.predict(frame))
+
+
+def test_ordered_phase_round_trip(tmp_path):
+    model = MaxoutGPClassifier(21, 2, 0.1, 0.34, "nngp", 1e-10).fit(X, LABELS)
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(mnngp.load(tmp_path / "m").predict_proba(X), model.predict_proba(X))
+
+
+def rewrite(path, change):
+    """Change the header, with a digest that fits: what somebody who knows the format could do."""
+    import hashlib
+
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(members["model.json"])
+    change(header, members)
+    members["model.json"] = json.dumps(header).encode()
+    members["model.sha256"] = hashlib.sha256(members["model.json"]).hexdigest().encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def test_truncated(saved):
+    data = saved.read_bytes()
+    for length in (0, 10, len(data) // 2, len(data) - 1):
+        saved.write_bytes(data[:length])
+        with pytest.raises(ModelFileError, match="not a model file, or is cut off"):
+            mnngp.load(saved)
+
+
+def test_every_changed_byte_is_noticed(saved):
+    data = saved.read_bytes()
+    expected = mnngp.load(saved).predict(X[:, :3])
+    for position in np.random.default_rng(0).integers(0, len(data), size=60):
+        changed = bytearray(data)
+        changed[position] ^= 0x10
+        saved.write_bytes(bytes(changed))
+        with contextlib.suppress(ModelFileError):  # noticed, or a byte (in a time stamp of the archive) that changes nothing
+            np.testing.assert_array_equal(mnngp.load(saved).predict(X[:, :3]), expected)
+
+
+def test_a_changed_array_is_noticed(saved):
+    def change(header, members):
+        data = bytearray(members["alpha.npy"])
+        data[-1] ^= 1
+        members["alpha.npy"] = bytes(data)
+
+    rewrite(saved, change)
+    with pytest.raises(ModelFileError, match="was changed or damaged: alpha does not match its digest"):
+        mnngp.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda h, m: h.update(version=2, mnngp="9.0"),
+            r"has version 2 of the format \(written by mnngp '9.0'\).*install a newer one",
+        ),
+        (lambda h, m: h.update(format="other"), "its format is not 'mnngp-model'"),
+        (lambda h, m: h.update({"class": "os.system"}), "a model of class 'os.system' is not known"),
+        (lambda h, m: h["kernel"].update(rank=-1), "rank must be a positive integer"),
+        (lambda h, m: h.pop("kernel"), "does not hold a complete model: KeyError: 'kernel'"),
+        (lambda h, m: h["arrays"].pop("factor"), "does not hold a complete model: KeyError: 'factor'"),
+        (lambda h, m: h["parameters"].update(evil=1), "does not hold a complete model: TypeError"),
+    ],
+)
+def test_headers_that_do_not_fit(saved, change, message):
+    rewrite(saved, change)
+    with pytest.raises(ModelFileError, match=message):
+        mnngp.load(saved)
+
+
+def test_shapes_are_checked(saved):
+    import hashlib
+    import io
+
+    def change(header, members):
+        buffer = io.BytesIO()
+        np.save(buffer, np.zeros((3, 1)))
+        members["alpha.npy"] = buffer.getvalue()
+        header["arrays"]["alpha"] = hashlib.sha256(buffer.getvalue()).hexdigest()
+
+    rewrite(saved, change)
+    with pytest.raises(ModelFileError, match=r"alpha must have the shape \(\d+, 1\), got \(3, 1\)"):
+        mnngp.load(saved)
+
+
+class Bomb:
+    """Runs code when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_pickle_inside_is_not_opened(saved, tmp_path):
+    import hashlib
+    import io
+
+    bomb = Bomb(tmp_path / "exploded")
+
+    def change(header, members):
+        buffer = io.BytesIO()
+        np.save(buffer, np.array([bomb], dtype=object), allow_pickle=True)
+        members["alpha.npy"] = buffer.getvalue()
+        header["arrays"]["alpha"] = hashlib.sha256(buffer.getvalue()).hexdigest()
+
+    rewrite(saved, change)
+    with pytest.raises(ModelFileError, match="Object arrays cannot be loaded"):
+        mnngp.load(saved)
+    assert not bomb.path.exists()
+    saved.write_bytes(pickle.dumps(bomb))
+    with pytest.raises(ModelFileError, match="not a model file"):
+        mnngp.load(saved)
+    assert not bomb.path.exists()
+
+
+def test_other_archives(tmp_path):
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("hello.txt", "hello")
+    with pytest.raises(ModelFileError, match=r"model\.json is missing"):
+        mnngp.load(path)
+    with pytest.raises(FileNotFoundError):
+        mnngp.load(tmp_path / "nothing")
+
+
+def test_writing_is_atomic(saved, monkeypatch):
+    before = saved.read_bytes()
+    model = MaxoutGPRegressor(**QUICK).fit(X[:, :2], X[:, 3])
+
+    def full(*arguments, **keywords):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np.lib.format, "write_array", full)
+    with pytest.raises(OSError, match="No space left"):
+        model.save(saved)
+    assert saved.read_bytes() == before
+    assert os.listdir(saved.parent) == ["model.mnngp"]
+    monkeypatch.undo()
+    model.save(saved)
+    assert mnngp.load(saved).n_features_in_ == 2
+
+
+def test_where_it_cannot_be_written(tmp_path):
+    model = MaxoutGPRegressor(**QUICK).fit(X[:, :2], X[:, 3])
+    with pytest.raises(InputError, match="path must be a file, got the folder"):
+        model.save(tmp_path)
+    with pytest.raises(InputError, match="path must be in a folder that exists"):
+        model.save(tmp_path / "no" / "where")
+
+    class Own(MaxoutGPRegressor):
+        pass
+
+    with pytest.raises(InputError, match="only a MaxoutGPClassifier or a MaxoutGPRegressor itself can be saved, got Own"):
+        Own(**QUICK).fit(X[:, :2], X[:, 3]).save(tmp_path / "own")
