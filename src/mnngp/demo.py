@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from mnngp import plots
 from mnngp.activations import Activation, Maxout, ReLU, Tanh
+from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor
+from mnngp.inference import Posterior
 from mnngp.kernels import NetworkKernel
 
 Matrix = NDArray[np.float64]
@@ -47,16 +49,18 @@ class Digits:
     train_labels: NDArray[np.int64]
     test: Matrix
     test_labels: NDArray[np.int64]
+    raw_train: Matrix
+    raw_test: Matrix
 
     @staticmethod
     def load(seed: int = 0) -> Digits:
         from sklearn.datasets import load_digits
 
-        images, labels = load_digits(return_X_y=True)
-        images = (images - images.mean(axis=1, keepdims=True)) / images.std(axis=1, keepdims=True)
+        raw, labels = load_digits(return_X_y=True)
+        images = (raw - raw.mean(axis=1, keepdims=True)) / raw.std(axis=1, keepdims=True)
         order = np.random.default_rng(seed).permutation(len(images))
         first, rest = order[:TRAIN], order[TRAIN:]
-        return Digits(images[first], labels[first], images[rest], labels[rest])
+        return Digits(images[first], labels[first], images[rest], labels[rest], raw[first], raw[rest])
 
     @property
     def targets(self) -> Matrix:
@@ -64,44 +68,66 @@ class Digits:
         return np.asarray(np.eye(10)[self.train_labels] - 0.1)
 
 
-def posterior_mean(kernel: Matrix, cross: Matrix, targets: Matrix) -> Matrix:
-    """The posterior mean at the test points: the paper's eq. (22), with the observed targets and a noise relative to the kernel."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    noisy = kernel + NOISE * np.mean(np.diag(kernel)) * np.eye(len(kernel))
-    return np.asarray(cross @ cho_solve(cho_factor(noisy, lower=True), targets))
-
-
 def warm_up() -> None:
     """Compile what the demonstration needs, or load it from the disk: the first time takes some ten seconds."""
     points = np.eye(2)
-    NetworkKernel([Maxout(2)])(points, points)
+    for kind in ("nngp", "ntk"):
+        NetworkKernel([Maxout(2)], kind=kind)(points, points)
 
 
 def run(data: Digits) -> Iterator[Result]:
-    """Fit every family at every depth; one pass over the layers gives all depths."""
+    """Fit every family at every depth."""
     for name, (activation, weight_var, scale) in FAMILIES.items():
-        kernel = NetworkKernel([activation] * DEPTHS[-1], weight_var=weight_var, bias_var=BIAS_VAR)
         result, start = Result(name), time.perf_counter()
-        train, test = scale * data.train, scale * data.test
-        paths = zip(kernel.path(train, depths=DEPTHS), kernel.path(test, train, depths=DEPTHS), strict=True)
-        for (depth, square), (_, cross) in paths:
-            predicted = posterior_mean(square, cross, data.targets).argmax(axis=1)
+        for depth in DEPTHS:
+            kernel = NetworkKernel([activation] * depth, weight_var=weight_var, bias_var=BIAS_VAR)
+            noise_var = NOISE * float(kernel.diag(scale * data.train[:1])[0])
+            predicted = Posterior(kernel, scale * data.train, data.targets, noise_var).mean(scale * data.test).argmax(axis=1)
             result.accuracy[depth] = float(np.mean(predicted == data.test_labels))
         result.seconds = time.perf_counter() - start
         yield result
 
 
-def picture(data: Digits, results: list[Result], path: Path) -> None:
-    """Draw accuracy by depth, F_q, a kernel matrix and some predictions, to a PNG file."""
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """A classifier on the raw pixels, with nothing chosen by hand."""
+
+    name: str
+    model: Any
+    accuracy: float
+    log_loss: float
+    seconds: float
+
+
+def contest(data: Digits) -> list[Contest]:
+    """Our estimator beside a random forest, both with their defaults."""
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.metrics import log_loss
+
+    models = {
+        "MaxoutGPClassifier()": MaxoutGPClassifier(random_state=0),
+        "random forest": RandomForestClassifier(500, random_state=0),
+    }
+    results = []
+    for name, model in models.items():
+        start = time.perf_counter()
+        model.fit(data.raw_train, data.train_labels)
+        seconds = time.perf_counter() - start
+        loss = float(log_loss(data.test_labels, model.predict_proba(data.raw_test)))
+        results.append(Contest(name, model, float(model.score(data.raw_test, data.test_labels)), loss, seconds))
+    return results
+
+
+def picture(data: Digits, results: list[Result], classifier: MaxoutGPClassifier, path: Path) -> None:
+    """Draw F_q, accuracy by depth, a regression with its band and some predictions, to a PNG file."""
     figure, axes = plots.new_figure(figsize=(11.0, 7.2), nrows=2, ncols=3)
     _draw_moments(axes[0, 0])
     _draw_accuracy(axes[0, 1], results)
-    _draw_kernel(axes[0, 2], data)
+    _draw_regression(axes[0, 2])
     for ax in axes[1]:
         ax.remove()
     grid = figure.add_subfigure(axes[0, 0].get_gridspec()[1, :])
-    _draw_predictions(grid, data)
+    _draw_predictions(grid, data, classifier)
     figure.savefig(path, dpi=120)
 
 
@@ -123,37 +149,36 @@ def _draw_accuracy(ax: Any, results: list[Result]) -> None:
     ax.legend(fontsize=8, frameon=False)
 
 
-def _draw_kernel(ax: Any, data: Digits) -> None:
-    order = np.argsort(data.train_labels[:300], kind="stable")
-    kernel = NetworkKernel([Maxout(4)] * 5, weight_var=Maxout(4).critical_weight_var, bias_var=BIAS_VAR)
-    image = ax.imshow(kernel(data.train[:300][order]), cmap="magma", interpolation="nearest")
-    ax.figure.colorbar(image, ax=ax, shrink=0.8)
-    ax.set(title="Kernel, 300 digits by class", xticks=[], yticks=[])
+def _draw_regression(ax: Any) -> None:
+    """Noisy points with a gap: the band is wide where nothing is known."""
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.uniform(-3.0, -0.8, 25), rng.uniform(0.9, 3.0, 25)])[:, None]
+    y = np.sin(2.0 * x[:, 0]) + 0.15 * rng.normal(size=50)
+    model = MaxoutGPRegressor(random_state=0).fit(x, y)
+    line = np.linspace(-5.0, 5.0, 300)[:, None]
+    mean, deviation = model.predict(line, return_std=True, include_noise=True)
+    ax.fill_between(line[:, 0], mean - 1.96 * deviation, mean + 1.96 * deviation, color="#1b6ca8", alpha=0.18, lw=0, label="95 %")
+    ax.plot(line, mean, color="#1b6ca8", label="mean")
+    ax.plot(x, y, ".", color="#222222", ms=4)
+    kernel = model.kernel_
+    ax.set(title=f"Chosen by itself: {kernel.kind}, rank {kernel.rank}, depth {kernel.depth}", xlabel="x", ylim=(-4.0, 4.0))
+    ax.legend(fontsize=8, frameon=False, loc="upper left")
 
 
-def _draw_predictions(figure: Any, data: Digits, count: int = 9) -> None:
-    """The surest, and the least sure, of the test images, with the posterior's three-sigma bars for all classes."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    kernel = NetworkKernel([Maxout(4)] * 5, weight_var=Maxout(4).critical_weight_var, bias_var=BIAS_VAR)
-    square, cross = kernel(data.train), kernel(data.test, data.train)
-    factor = cho_factor(square + NOISE * np.mean(np.diag(square)) * np.eye(len(square)), lower=True)
-    mean = cross @ cho_solve(factor, data.targets) + 0.1
-    deviation = np.sqrt(np.maximum(kernel.diag(data.test) - np.einsum("ij,ji->i", cross, cho_solve(factor, cross.T)), 0.0))
-    margin = np.diff(np.sort(mean, axis=1)[:, -2:], axis=1)[:, 0]
-    unsure = np.argsort(margin)
+def _draw_predictions(figure: Any, data: Digits, model: MaxoutGPClassifier, count: int = 9) -> None:
+    """The surest, and the least sure, of the test images, with the probabilities of all classes."""
+    probability = model.predict_proba(data.raw_test)
+    unsure = np.argsort(probability.max(axis=1))
     shown = np.concatenate([unsure[-3:], unsure[: count - 3]])
     axes = figure.subplots(2, count, gridspec_kw={"height_ratios": [1, 1.3]})
     for column, index in enumerate(shown):
-        axes[0, column].imshow(data.test[index].reshape(8, 8), cmap="gray_r")
+        axes[0, column].imshow(data.raw_test[index].reshape(8, 8), cmap="gray_r")
         axes[0, column].set_axis_off()
-        right = mean[index].argmax() == data.test_labels[index]
+        right = probability[index].argmax() == data.test_labels[index]
         axes[0, column].set_title(f"{data.test_labels[index]}", color="#222222" if right else "#c8553d")
-        axes[1, column].barh(
-            range(10), mean[index], xerr=3.0 * deviation[index], color="#1b6ca8" if right else "#c8553d", error_kw={"lw": 0.8}
-        )
-        axes[1, column].set(xlim=(-0.5, 1.4), yticks=range(10) if column == 0 else [], xticks=[0, 1])
+        axes[1, column].barh(range(10), probability[index], color="#1b6ca8" if right else "#c8553d")
+        axes[1, column].set(xlim=(0.0, 1.0), yticks=range(10) if column == 0 else [], xticks=[0, 1])
         axes[1, column].invert_yaxis()
     figure.suptitle(
-        "Three of the surest and six of the least sure test images: posterior mean ± 3σ for each digit (red: wrong)", fontsize=10.5
+        "Three of the surest and six of the least sure test images: the probability of each digit (red: wrong)", fontsize=10.5
     )

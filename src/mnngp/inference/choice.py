@@ -12,6 +12,7 @@ Where there are more places than ``LARGEST``, a random subset of them is used, a
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -21,7 +22,9 @@ from numpy.typing import NDArray
 
 from mnngp.activations import Maxout
 from mnngp.activations.series import Vector
+from mnngp.errors import AccuracyWarning
 from mnngp.inference.factor import contraction
+from mnngp.inference.posterior import Posterior
 from mnngp.kernels.matrix import correlations, standard_deviations
 from mnngp.kernels.network import MaxoutKernel
 from mnngp.kernels.points import Points
@@ -29,6 +32,7 @@ from mnngp.observations import Observations
 
 Matrix = NDArray[Any]
 LARGEST = 1000  # places that kernels are compared on: an eigendecomposition takes a fraction of a second
+_REFINED_ON = 2000  # and the best few of them: a factorisation each
 _INTERCEPT = 1e3  # prior variance of a constant, relative to the rest, beyond which it is free for all purposes
 _NOISES = 10.0 ** np.arange(-7.0, 1.6, 0.25)  # relative to the kernel's scale
 
@@ -84,6 +88,21 @@ class Trial:
         return asdict(self)
 
 
+def one_left_out(alpha: Matrix, precision: Vector, noise: Vector, data: Observations) -> tuple[Matrix, Vector]:
+    """Mean square errors of predictions without one observation, at each place, and the variances of those predictions.
+
+    What is left out is one observation, of weight ``δ = min(1, w)``, not the place with all its observations: new data are likely
+    to be at the same places again. With N the noise of the place, ``α = C⁻¹y``, d the diagonal of C⁻¹ (``precision``) and
+    ``rest = 1 - δ/w (1 - N d)`` the error of a target y is ``(y - ȳ + N α) / rest``, and its variance is
+    ``N (1 - N d) / rest + N w/δ``. For w = 1 these are α/d and 1/d.
+    """
+    share = np.minimum(1.0, data.weight) / data.weight
+    kept = np.maximum(1.0 - noise * precision, 0.0)
+    rest = np.maximum(1.0 - share * kept, np.finfo(np.float64).tiny)
+    square = ((noise[:, None] * alpha) ** 2 + data.within) / rest[:, None] ** 2
+    return square, noise * kept / rest + noise / share
+
+
 @dataclass(frozen=True, eq=False)
 class Spectrum:
     """The leave-one-out predictions of a kernel for any noise."""
@@ -111,21 +130,12 @@ class Spectrum:
         return Spectrum(np.maximum(values, 0.0), vectors, projected, data, unit)
 
     def leave_one_out(self, noise: float) -> tuple[Matrix, Vector]:
-        """Mean square errors at each place, and variances for a signal of ``unit``, for a noise relative to it.
-
-        What is left out is one observation, of weight ``δ = min(1, w)``, not the place with all its observations: as new data are
-        likely to be at the same places again. With N = ν/w and ``rest = 1 - δ/w (1 - N d)`` the error of a target y is
-        ``(y - ȳ + N α) / rest`` and its variance ``N (1 - N d) / rest + ν/δ``; for w = 1 these are α/d and 1/d.
-        """
+        """As ``one_left_out``, for a noise relative to ``unit`` and variances in it."""
         shrunk = 1.0 / (self.values + noise)
         root = np.sqrt(self.data.weight)
         inverse = self.data.weight * (self.vectors**2 @ shrunk)
         alpha = root[:, None] * (self.vectors @ (self.projected * shrunk[:, None]))
-        own, share = noise / self.data.weight, np.minimum(1.0, self.data.weight) / self.data.weight
-        kept = np.maximum(1.0 - own * inverse, 0.0)
-        rest = np.maximum(1.0 - share * kept, np.finfo(np.float64).tiny)
-        square = ((own[:, None] * alpha) ** 2 + self.data.within) / rest[:, None] ** 2
-        return square, own * kept / rest + own / share
+        return one_left_out(alpha, inverse, noise / self.data.weight, self.data)
 
     def log_evidence(self, signal: float, noise: float) -> float:
         """Of all targets together, up to a constant; ``signal`` in units of the kernel's scale."""
@@ -165,7 +175,8 @@ def choose(
     ``fixed`` holds the hyperparameters of the kernel that are given (depth, rank, weight_var, bias_var, kind), ``noise_ratio`` the
     noise for a signal of one if that is. ``budget`` is the number of kernels to try at most.
     """
-    few, points = _few(data, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    few, points = _few(data, rng)
     tried: dict[Trial, Trial] = {}
 
     def attempt(trial: Trial) -> Trial:
@@ -183,9 +194,52 @@ def choose(
         for neighbour in _neighbours(best, fixed):
             attempt(neighbour)
         improved = max(tried, key=lambda trial: tried[trial].score) != best
+    ranked = sorted(tried.values(), key=lambda trial: -trial.score)
+    if len(data) > LARGEST:
+        ranked = _refined(ranked, data, fixed, score, noise_ratio, rng)
     if done is not None:
         done(1.0 - len(tried) / budget)
-    return sorted(tried.values(), key=lambda trial: -trial.score)
+    return ranked
+
+
+def _refined(
+    ranked: list[Trial],
+    data: Observations,
+    fixed: Mapping[str, Any],
+    score: Score,
+    noise_ratio: float | None,
+    rng: np.random.Generator,
+) -> list[Trial]:
+    """Compare the best few again, with their neighbours and with less noise, on more places: more data bear sharper kernels."""
+    more = data if len(data) <= _REFINED_ON else data.subset(np.sort(rng.choice(len(data), _REFINED_ON, replace=False)))
+    seen: dict[Trial, Trial] = {}
+
+    def attempt(trial: Trial, noise: float) -> Trial:
+        """With the noise, and less of it as long as that helps."""
+        bare = replace(trial, noise_ratio=float("nan"), score=float("-inf"), places=0, seconds=0.0)
+        if bare in seen:
+            return seen[bare]
+        began = time.perf_counter()
+        best = replace(bare, noise_ratio=noise)
+        kernel = trial.kernel("float64")
+        for factor in (1.0, 10**-0.5, 0.1, 10**-1.5) if noise_ratio is None else (1.0,):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", AccuracyWarning)  # what is chosen in the end says it again
+                posterior = Posterior(kernel, more.X, more.y, factor * noise / more.weight)
+            value = score(*one_left_out(posterior.weights(), posterior.precision(), posterior.noise_var, more), more)
+            if not value > best.score:
+                break
+            best = replace(best, noise_ratio=factor * noise, score=value)
+        seen[bare] = replace(best, places=len(more), seconds=time.perf_counter() - began)
+        return seen[bare]
+
+    for trial in ranked[:2]:
+        attempt(trial, trial.noise_ratio)
+    best = max(seen.values(), key=lambda trial: trial.score)
+    for neighbour in _neighbours(best, fixed):
+        if neighbour.depth > best.depth or neighbour.rank > best.rank:
+            attempt(neighbour, best.noise_ratio)
+    return sorted(seen.values(), key=lambda trial: -trial.score) + ranked
 
 
 def best_signal(trial: Trial, data: Observations, noise_var: float, seed: Any) -> float:

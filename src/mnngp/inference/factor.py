@@ -74,8 +74,7 @@ def contraction(network: Network, x: Points) -> float:
     if network.tangent or len(x) < 2:
         return 1.0
     chosen = np.unique(np.linspace(0, len(x) - 1, _SAMPLE).astype(np.int64))
-    u = np.tril(distances(network, Points(x.directions[chosen], x.square_lengths[chosen])).astype(np.float64), -1)
-    u += u.T
+    u = distances(network, Points(x.directions[chosen], x.square_lengths[chosen])).astype(np.float64)
     largest = float(u.max())
     if largest == 0.0:
         warnings.warn(

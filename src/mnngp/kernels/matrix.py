@@ -72,12 +72,13 @@ def packed_correlations(
 
 
 def distances(network: Network, x: Points) -> Matrix:
-    """``u = (1 - ρ)/2`` behind the network, of each pair, with full relative accuracy, left of the diagonal."""
+    """``u = (1 - ρ)/2`` behind the network, of each pair, with full relative accuracy."""
     job = _Job(network, x, None, None)
     for _ in job.by_layers([network.depth]):
         pass
     assert job.state is not None
-    return job.state
+    left = np.tril(job.state, -1)  # the rest of the memory was never written
+    return left + left.T
 
 
 def standard_deviations(network: Network, x: Points) -> Vector:
