@@ -145,11 +145,11 @@ def write_table() -> None:
     text = []
     if (folder / "inference.json").exists():
         stored = json.loads((folder / "inference.json").read_text())
-        s = stored["setting"]
+        s, m = stored["setting"], stored["machine"]
         text += [
             f"n = {s['n']:,} training points, {s['test points']:,} test points, d = {s['d']}, {s['targets']} targets, "
-            f"depth {s['depth']}; medians of {s['turns']} turns. {stored['machine']['processor']}, {stored['machine']['cores']} cores, "
-            f"{stored['machine']['date']}, commit {stored['machine']['commit']}.",
+            f"depth {s['depth']}; medians of {s['turns']} turns. {m['processor']}, {m['cores']} cores, {m['date']}, "
+            f"commit {m['commit']}.",
             "",
             "| points | type | bare BLAS and LAPACK | fit and predict | ratio | with deviations | memory beyond the data |",
             "|---|---|---|---|---|---|---|",
@@ -161,13 +161,13 @@ def write_table() -> None:
             )
     if (folder / "large.json").exists():
         large = json.loads((folder / "large.json").read_text())
+        accuracy = f", accuracy {large['accuracy']:.4f}" if large["accuracy"] else ""
         text += [
             "",
-            f"n = {large['n']:,} ({large['data']}), float64, one machine with {large['machine']['cores']} cores: fitted in "
-            f"{large['fit'] / 60:.1f} minutes, {large['test points']:,} points predicted in {large['predict']:.0f} s, "
-            f"peak memory of the process {large['peak'] / 1e9:.1f} GB" + (f", accuracy {large['accuracy']:.4f}" if large.get("accuracy") else "")
-            + f". Commit {large['machine']['commit']}.",
-        ]  # fmt: skip
+            f"n = {large['n']:,} ({large['data']}), float64, {large['machine']['cores']} cores: fitted in "
+            f"{large['fit'] / 60:.1f} minutes, {large['test points']:,} points predicted in {large['predict']:.0f} s, peak memory "
+            f"of the process {large['peak'] / 1e9:.1f} GB{accuracy}. Commit {large['machine']['commit']}.",
+        ]
     (folder / "inference.md").write_text("\n".join(text) + "\n")
     Console().print("\n".join(text), markup=False)
 

@@ -80,6 +80,24 @@ def test_a_specified_regressor_with_weights_and_equal_rows(wave):
     assert loo.rmse == pytest.approx(np.sqrt(np.average((y - loo.mean) ** 2, weights=weight)))
 
 
+def test_leave_one_out_without_noise(wave):
+    X, y, _ = wave
+    model = MaxoutGPRegressor(**FIXED, noise_var=0.0, normalize=None).fit(X, y)
+    rest = MaxoutGPRegressor(**FIXED, noise_var=0.0, normalize=None).fit(X[1:], y[1:])
+    mean, deviation = rest.predict(X[:1], return_std=True)
+    assert model.loo_.mean[0] == pytest.approx(mean[0], abs=1e-6)
+    assert model.loo_.std[0] == pytest.approx(deviation[0], rel=1e-5)
+
+
+def test_changing_the_data_afterwards_changes_nothing(wave):
+    X, y, new = (part.copy() for part in wave)
+    model = MaxoutGPRegressor(**FIXED, noise_var=0.01, normalize=None).fit(X, y)
+    before, loo = model.predict(new), model.loo_.mean
+    X[:], y[:] = 7.0, 7.0
+    np.testing.assert_array_equal(model.predict(new), before)
+    np.testing.assert_array_equal(model.loo_.mean, loo)
+
+
 def test_leave_one_out_of_a_classifier_is_refitting():
     X, y = (part[::3] for part in load_iris(return_X_y=True))
     arguments = {**FIXED, "noise_var": 0.05, "signal_var": 1.0, "normalize": None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -176,7 +176,8 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             scale = self._posterior.quadratic() / data.y.size
             self._posterior.rescale(scale if scale > 0.0 else 1.0)
             noise *= scale if scale > 0.0 else 1.0
-        self._data, self._noise, self._n_rows = data, noise, len(X)
+        # The posterior has the points in its own form: the features are not kept a second time.
+        self._data, self._noise, self._n_rows = replace(data, X=data.X[:0]), noise, len(X)
         self._describe([trial.as_dict() for trial in trials])
 
     def _describe(self, trials: list[dict[str, Any]]) -> None:
@@ -205,19 +206,18 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
     def _left_out(self, rows: NDArray[np.int64], amount: Vector) -> tuple[Matrix, Vector, Vector]:
         """For some rows of the data: the mean and the variance of the function there, without an amount of the row's weight.
 
-        The third is the noise of what was left out. A place of weight w has the noise N = ν/w. With α and the diagonal d of C⁻¹
-        (``Posterior``) and h = amount/w the function at the place is ``f̂ = ȳ - N α``, with the variance ``N (1 - N d)``; without
-        the amount it is ``y - (y - f̂) / rest`` and ``N (1 - N d) / rest``, where ``rest = 1 - h + h N d``.
+        The third is the noise of what was left out.
         """
+        from mnngp.inference.posterior import leave_out
+
         places, where = np.unique(self._data.place[rows], return_inverse=True)
         precision = self._posterior.precision(places if len(places) < len(self._data) else None)[where]
         place = self._data.place[rows]
         noise, share = self._posterior.noise_var[place], amount / self._data.weight[place]
-        fitted = self._data.y[place] - noise[:, None] * self._posterior.weights()[place]
-        rest = 1.0 - share + share * noise * precision
+        own, others, variance = leave_out(precision, noise, share)
         y = self._data.row_y[rows]
-        variance = noise * np.maximum(1.0 - noise * precision, 0.0) / rest
-        return y - (y - fitted) / rest[:, None], variance, noise / share
+        error = own[:, None] * (y - self._data.y[place]) + others[:, None] * self._posterior.weights()[place]
+        return y - error, variance, noise / share
 
     # --- prediction -------------------------------------------------------------------------------------------------
 

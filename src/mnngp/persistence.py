@@ -30,6 +30,7 @@ from mnngp.inference.packed import Packed
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels import layout
 from mnngp.kernels.network import MaxoutKernel
+from mnngp.kernels.points import Points
 from mnngp.observations import Observations
 from mnngp.scaling import Scaling
 
@@ -163,7 +164,8 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "scaling_scale": model._scaling.scale,
         "offset": model._offset,
         "unit": model._unit,
-        "X": data.X,
+        "directions": posterior._points.directions,
+        "square_lengths": posterior._points.square_lengths,
         "y": data.y,
         "weight": data.weight,
         "within": data.within,
@@ -197,30 +199,32 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
     model: Any = classes[header["class"]](**header["parameters"])
     kernel: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in header["kernel"].items()}
     model.kernel_ = MaxoutKernel(**kernel)
-    n, width = arrays["X"].shape
+    n, width = arrays["directions"].shape
     k, rows = arrays["y"].shape[1], len(arrays["row"])
     dtype = np.dtype(header["kernel"]["dtype"])
     shapes = {
-        "y": (n, k), "weight": (n,), "within": (n, k), "noise_var": (n,), "place": (rows,), "row_y": (rows, k),
-        "row_weight": (rows,), "deviation": (n,), "alpha": (n, k), "beta": (k,), "t": (n,), "offset": (k,), "unit": (k,),
-        "factor": layout.packed_shape(n),
+        "square_lengths": (n,), "weight": (n,), "noise_var": (n,), "deviation": (n,), "t": (n,),
+        "y": (n, k), "within": (n, k), "alpha": (n, k), "beta": (k,), "offset": (k,), "unit": (k,),
+        "place": (rows,), "row_y": (rows, k), "row_weight": (rows,), "factor": layout.packed_shape(n),
     }  # fmt: skip
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             raise ModelFileError(f"{name} must have the shape {shape}, got {arrays[name].shape}")
-    if arrays["factor"].dtype != dtype:
-        raise ModelFileError(f"the factor must be of {dtype}, got {arrays['factor'].dtype}")
+    for name in ("factor", "directions"):
+        if arrays[name].dtype != dtype:
+            raise ModelFileError(f"{name} must be of {dtype}, got {arrays[name].dtype}")
     if rows and not (arrays["place"].min() >= 0 and arrays["place"].max() < n and arrays["row"].max() < header["rows"]):
         raise ModelFileError("rows refer to places that are not there")
 
     model._scaling = Scaling(header["normalize"], arrays["scaling_mean"], arrays["scaling_scale"])
     model._offset, model._unit = arrays["offset"], arrays["unit"]
-    model._data = Observations(*(arrays[name] for name in ("X", "y", "weight", "within", "place", "row", "row_y", "row_weight")))
+    parts = ("y", "weight", "within", "place", "row", "row_y", "row_weight")
+    model._data = Observations(np.empty((0, width)), *(arrays[name] for name in parts))
     model._noise, model._n_rows = header["noise"], header["rows"]
     factor = Factor(Packed(n, dtype, arrays["factor"]), header["contraction"], arrays["noise_var"], Report(**header["report"]))
     model._posterior = Posterior.restored(
         model.kernel_,
-        arrays["X"],
+        Points(arrays["directions"], arrays["square_lengths"]),
         arrays["y"],
         header["signal_var"],
         factor,

@@ -24,7 +24,7 @@ from mnngp.activations import Maxout
 from mnngp.activations.series import Vector
 from mnngp.errors import AccuracyWarning
 from mnngp.inference.factor import contraction
-from mnngp.inference.posterior import Posterior
+from mnngp.inference.posterior import Posterior, leave_out
 from mnngp.kernels.matrix import correlations, standard_deviations
 from mnngp.kernels.network import MaxoutKernel
 from mnngp.kernels.points import Points
@@ -91,16 +91,12 @@ class Trial:
 def one_left_out(alpha: Matrix, precision: Vector, noise: Vector, data: Observations) -> tuple[Matrix, Vector]:
     """Mean square errors of predictions without one observation, at each place, and the variances of those predictions.
 
-    What is left out is one observation, of weight ``δ = min(1, w)``, not the place with all its observations: new data are likely
-    to be at the same places again. With N the noise of the place, ``α = C⁻¹y``, d the diagonal of C⁻¹ (``precision``) and
-    ``rest = 1 - δ/w (1 - N d)`` the error of a target y is ``(y - ȳ + N α) / rest``, and its variance is
-    ``N (1 - N d) / rest + N w/δ``. For w = 1 these are α/d and 1/d.
+    What is left out is one observation, of weight ``min(1, w)``, not the place with all its observations: new data are likely
+    to be at the same places again.
     """
     share = np.minimum(1.0, data.weight) / data.weight
-    kept = np.maximum(1.0 - noise * precision, 0.0)
-    rest = np.maximum(1.0 - share * kept, np.finfo(np.float64).tiny)
-    square = ((noise[:, None] * alpha) ** 2 + data.within) / rest[:, None] ** 2
-    return square, noise * kept / rest + noise / share
+    own, others, spread = leave_out(precision, noise, share)
+    return (others[:, None] * alpha) ** 2 + own[:, None] ** 2 * data.within, spread + noise / share
 
 
 @dataclass(frozen=True, eq=False)

@@ -115,7 +115,7 @@ class Posterior:
     def restored(
         cls,
         kernel: DeepKernel,
-        X: Matrix,
+        points: Points,
         y: Matrix,
         signal_var: float,
         factor: Factor,
@@ -130,8 +130,7 @@ class Posterior:
         """A posterior of which everything that takes long is known already."""
         self = cls.__new__(cls)
         self.kernel, self.signal_var, self._network = kernel, signal_var, kernel._network()
-        self._points = Points.of("X", X, self._network.dtype)
-        self._y, self._flat, self._factor = y, False, factor
+        self._points, self._y, self._flat, self._factor = points, y, False, factor
         self._deviation, self._alpha, self._beta, self._t, self._c = deviation, alpha, beta, t, c
         self._precision = precision
         return self
@@ -167,17 +166,17 @@ class Posterior:
 
     def mean(self, X: Any) -> Matrix:
         """The posterior mean at new points: (m,) or (m, targets). Takes one chunk of the kernel at a time."""
-        x = self._new(X)
-        result = np.empty((len(x), self._y.shape[1]))
-        for part, sigma, kernel in self._chunks(x):
+        rows = self._rows(X)
+        result = np.empty((len(rows), self._y.shape[1]))
+        for part, sigma, kernel in self._chunks(rows):
             result[part] = self._mean(kernel, sigma)
         return self._shaped(result)
 
     def mean_and_variance(self, X: Any) -> tuple[Matrix, Vector]:
         """The posterior mean, and the variance of the function (without noise) at each point, which all targets share."""
-        x = self._new(X)
-        mean, variance = np.empty((len(x), self._y.shape[1])), np.empty(len(x))
-        for part, sigma, kernel in self._chunks(x):
+        rows = self._rows(X)
+        mean, variance = np.empty((len(rows), self._y.shape[1])), np.empty(len(rows))
+        for part, sigma, kernel in self._chunks(rows):
             mean[part] = self._mean(kernel, sigma)
             rest = 1.0 - kernel @ self._t
             self._factor.packed.forward(kernel.T)
@@ -187,7 +186,7 @@ class Posterior:
 
     def mean_and_covariance(self, X: Any) -> tuple[Matrix, Matrix]:
         """The posterior mean, and the covariance matrix (m, m) of the function at all points together."""
-        x = self._new(X)
+        x = Points.of("X", self._rows(X), self._network.dtype)
         sigma, kernel = self._sigma(x), self._cross(x)
         mean = self._mean(kernel, sigma)
         rest = 1.0 - kernel @ self._t
@@ -204,9 +203,8 @@ class Posterior:
         mean, covariance = self.mean_and_covariance(X)
         return draw(mean, covariance, count, seed)
 
-    def _new(self, X: Any) -> Points:
-        rows = checks.points("X", X, self._points.directions.shape[1])
-        return Points.of("X", rows, self._network.dtype)
+    def _rows(self, X: Any) -> Matrix:
+        return checks.points("X", X, self._points.directions.shape[1])
 
     def _sigma(self, x: Points) -> Vector:
         return math.sqrt(self.signal_var) * standard_deviations(self._network, x)
@@ -214,11 +212,13 @@ class Posterior:
     def _cross(self, x: Points) -> Matrix:
         return correlations(self._network, x, self._points, contraction=self._factor.contraction)
 
-    def _chunks(self, x: Points) -> Iterator[tuple[slice, Vector, Matrix]]:
-        sigma, rows = self._sigma(x), max(64, _CHUNK // len(self._points))
-        for start in range(0, len(x), rows):
-            part = slice(start, start + rows)
-            yield part, sigma[part], self._cross(Points(x.directions[part], x.square_lengths[part]))
+    def _chunks(self, rows: Matrix) -> Iterator[tuple[slice, Vector, Matrix]]:
+        """New points in parts: where they stand, their σ, and their correlations with the training points."""
+        size = max(64, _CHUNK // len(self._points))
+        for start in range(0, len(rows), size):
+            part = slice(start, start + size)
+            x = Points.of("X", rows[part], self._network.dtype)
+            yield part, self._sigma(x), self._cross(x)
 
     def _mean(self, kernel: Matrix, sigma: Vector) -> Matrix:
         weights = self._alpha.astype(kernel.dtype, copy=False)
@@ -281,6 +281,22 @@ class Posterior:
         self._alpha, self._beta = self._alpha / math.sqrt(factor), self._beta / math.sqrt(factor)
         self._factor = replace(self._factor, noise_var=self._factor.noise_var * factor)
         self._precision = None if self._precision is None else self._precision / factor
+
+
+def leave_out(precision: Vector, noise: Vector, share: Vector) -> tuple[Vector, Vector, Vector]:
+    """What changes at a place if a share of its observations is left out.
+
+    A place has the mean observation ȳ of the noise N. With ``α = C⁻¹ȳ`` and d the diagonal of C⁻¹ (``precision``) the function
+    there is ``f̂ = ȳ - N α`` with the variance ``N (1 - N d)``. Without a share h of the observations, all equal to y, the error of
+    the prediction of y is ``(y - ȳ + N α) / r`` with ``r = 1 - h (1 - N d)``, and the function's variance ``N (1 - N d) / r``.
+
+    Returns ``1/r``, ``N/r`` and that variance. Without the whole place (h = 1, and so y = ȳ) they are 0, 1/d and 1/d - N, which
+    also hold for N = 0.
+    """
+    whole = share >= 1.0
+    rest = np.where(whole, 1.0, 1.0 - share * (1.0 - noise * precision))
+    spread = np.where(whole, 1.0 / precision - noise, noise * (1.0 - noise * precision) / rest)
+    return np.where(whole, 0.0, 1.0 / rest), np.where(whole, 1.0 / precision, noise / rest), np.maximum(spread, 0.0)
 
 
 def draw(mean: Matrix, covariance: Matrix, count: int, seed: Any) -> Matrix:
