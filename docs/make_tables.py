@@ -1,8 +1,10 @@
 """Write the tables of the documentation that are measured, as Markdown, to docs/generated/. Called by make_figures.py."""
 
 import json
+from functools import partial
 from pathlib import Path
 
+import measurements
 import numpy as np
 
 from mnngp import GELU, Abs, Erf, LeakyReLU, Maxout, MaxoutKernel, NetworkKernel, ReLU, TabulatedMaxout, theory
@@ -119,12 +121,56 @@ def against_neural_tangents() -> str:
     return markdown(["activation", "depth", "weight_var", "bias_var", "nngp", "nngp, close pair", "ntk", "ntk, close pair"], rows)
 
 
+def calibration() -> str:
+    """Scores of probabilities on held-out rows."""
+    rows = [
+        [name, method, f"{found.accuracy:.3f}", f"{found.log_loss:.3f}", f"{found.calibration_error:.3f}"]
+        for name, methods in measurements.calibration().items()
+        for method, found in methods.items()
+    ]
+    return markdown(["set", "probabilities", "accuracy", "log loss", "ECE"], rows)
+
+
+def ordered() -> str:
+    """Accuracy over depth in the ordered phase, by four ways."""
+    rows = []
+    for row in measurements.ordered_phase():
+        if row.depth in (1, 5, 9, 11, 13, 15, 17, 21, 100):
+            accuracies = (row.plain, row.plain_in_distances, row.scaled, row.found)
+            rows.append([str(row.depth), f"{row.distance:.0e}", *(f"{accuracy:.3f}" for accuracy in accuracies)])
+    return markdown(
+        [
+            "depth",
+            "mean u",
+            "signal 1, Cholesky of K",
+            "signal 1, distances",
+            "signal found, Cholesky of K",
+            "signal found, distances",
+        ],
+        rows,
+    )
+
+
+def benchmark(name: str, command: str) -> str:
+    """A benchmark's result as a part of a page: without its title, other headings one lower; or that there is none yet."""
+    path = HERE.parent / "benchmarks" / "results" / f"{name}.md"
+    if not path.exists():
+        return f"*Not run yet: `{command}` writes `benchmarks/results/{name}.md`.*\n"
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("# ")]
+    return "\n".join(f"#{line}" if line.startswith("##") else line for line in lines).strip() + "\n"
+
+
 TABLES = {
     "critical.md": critical_weight_variances,
     "high_precision.md": against_high_precision,
     "table_method.md": table_method,
     "single_precision.md": single_precision,
     "neural_tangents.md": against_neural_tangents,
+    "calibration.md": calibration,
+    "ordered.md": ordered,
+    "benchmark_inference.md": partial(benchmark, "inference", "make inference"),
+    "benchmark_tabular.md": partial(benchmark, "tabular", "make tabular"),
+    "benchmark_ordered.md": partial(benchmark, "ordered", "python benchmarks/ordered.py"),
 }
 
 
