@@ -175,7 +175,7 @@ def test_a_seed_makes_it_repeatable_where_a_subset_is_used(monkeypatch):
     X, y = load_breast_cancer(return_X_y=True)
     one, two = (MaxoutGPClassifier(max_trials=10, random_state=3).fit(X[:200], y[:200]) for _ in range(2))
     np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
-    assert one.trials_[0]["places"] == 60
+    assert {trial["places"] for trial in one.trials_} == {60, 200}  # and the best few again, on all
     assert one.score(X[200:], y[200:]) > 0.93
 
 
@@ -325,6 +325,32 @@ def test_weights_are_counts():
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
     assert np.isnan(weighted.loo_.decision[weight == 0]).all()
     assert not np.isnan(weighted.loo_.decision[weight > 0]).any()
+
+
+@pytest.mark.parametrize("change", ["bootstrap", "two rows of weight two", "all of weight ten"])
+def test_copies_do_not_vouch_for_each_other(change):
+    """A copy predicts its original perfectly: choosing must not take that for a world without noise."""
+    X, y = load_diabetes(return_X_y=True)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(X))
+    train, test = order[:300], order[300:]
+    weight = np.ones(300)
+    if change == "bootstrap":
+        train = rng.choice(train, 300)
+    elif change == "two rows of weight two":
+        weight[:2] = 2.0
+    else:
+        weight[:] = 10.0
+    plain = MaxoutGPRegressor(random_state=0, max_trials=8).fit(X[order[:300]], y[order[:300]])
+    model = MaxoutGPRegressor(random_state=0, max_trials=8).fit(X[train], y[train], sample_weight=weight)
+    assert 0.3 < model.noise_var_ / np.median(weight) / plain.noise_var_ < 3.0
+    assert model.score(X[test], y[test]) > plain.score(X[test], y[test]) - 0.1
+    X, y = load_breast_cancer(return_X_y=True)
+    order = rng.permutation(len(X))
+    train, test = order[:300], order[300:]
+    train = rng.choice(train, 300) if change == "bootstrap" else train
+    classifier = MaxoutGPClassifier(random_state=0, max_trials=8).fit(X[train], y[train], sample_weight=weight)
+    assert log_loss(y[test], classifier.predict_proba(X[test])) < 0.2
 
 
 def test_one_class():

@@ -185,7 +185,8 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         self.trials_ = trials
         unit = float(self._unit[0]) if np.ptp(self._unit) == 0.0 else self._unit
         self.noise_var_, self.signal_var_ = self._noise * unit**2, self._posterior.signal_var * unit**2
-        self.report_ = self._posterior.report
+        report = self._posterior.report
+        self.report_ = replace(report, added=report.added * float(np.max(unit)) ** 2)
 
     _shared_scale = False
 
@@ -256,8 +257,9 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
     noise_var : float, optional
         Variance of the noise in the targets; of one with the sample weight w it is ``noise_var / w``.
     signal_var : float, optional
-        What the kernel is multiplied by. If this is None and all others are given it is one, and the targets are taken as
-        they are: the process is then fully specified. Otherwise the targets are centred, and their scale is found, too.
+        What the kernel is multiplied by. If None it is found from the data, and the targets are centred, unless all other
+        hyperparameters are given: then it is one, and the targets are taken as they are (centre them yourself): the process is
+        fully specified, and is that of scikit-learn's ``GaussianProcessRegressor``. They are also taken as they are if it is given.
     normalize : "standard", "sphere" or None
         What is done to the features: each column standardised, each row standardised (as in the paper), or nothing.
     dtype : "float64" or "float32"
@@ -274,9 +276,10 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
     kernel_ : MaxoutKernel
     noise_var_, signal_var_ : float, or array (targets,)
     trials_ : list of dict
-        What was tried, the best first: hyperparameters, score (leave-one-out log density), seconds.
+        What was tried, the best first: hyperparameters, seconds, and the score, which is the leave-one-out log density up to a
+        constant. Those that were compared again on more places come before the others.
     loo_ : RegressionLeaveOneOut
-        Computed when first asked for.
+        Of each row by all others, so that copies of a row vouch for each other (they do not when kernels are chosen).
     log_marginal_likelihood_ : float
     report_ : mnngp.inference.Report
         What the factorisation did.
@@ -399,9 +402,10 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     kernel_ : MaxoutKernel
     noise_var_, signal_var_ : float
     trials_ : list of dict
-        What was tried, the best first: hyperparameters, score (leave-one-out, minus Brier's score), seconds.
+        What was tried, the best first: hyperparameters, seconds, and the score, which is minus the leave-one-out mean squared
+        error in units of the targets' variance. Those that were compared again on more places come before the others.
     loo_ : ClassificationLeaveOneOut
-        Computed when first asked for.
+        Of each row by all others, so that copies of a row vouch for each other (they do not when kernels are chosen).
     log_marginal_likelihood_ : float
         Of the regression, summed over the classes.
     report_ : mnngp.inference.Report
@@ -492,13 +496,12 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         return mean * self._unit + self._offset
 
     def _calibrate(self) -> Calibration:
-        """From leave-one-out predictions of some rows; a row of weight two is two rows, of which one is left out."""
+        """From leave-one-out predictions of some rows; what is left out with each is what it is when a kernel is chosen."""
         data, k = self._data, len(self.classes_)
         rows = np.arange(len(data.row))
         if len(rows) > _CALIBRATED_ON:
             rows = np.sort(np.random.default_rng(_seed(self.random_state)).choice(rows, _CALIBRATED_ON, replace=False))
-        amount = np.minimum(1.0, data.weight[data.place[rows]])
-        mean, variance, _ = self._left_out(rows, amount)
+        mean, variance, _ = self._left_out(rows, data.unit()[data.place[rows]])
         return Calibration.fit(self._means(mean), variance, data.row_y[rows].argmax(axis=1), data.row_weight[rows], k)
 
 

@@ -75,6 +75,15 @@ class Observations:
         X, y, weight, place = self.X[chosen], self.y[chosen], self.weight[chosen], np.arange(len(chosen))
         return Observations(X, y, weight, self.within[chosen], place, place, y, weight)
 
+    def unit(self) -> Vector:
+        """The weight that is left out of each place at a time, when what is left has to predict it.
+
+        Where observations differ they are a sample of what may be seen there, and one is left out. Where all agree they may be
+        copies (a bootstrap sample, a weight), and a copy must not vouch for its original: the place is left out as a whole.
+        """
+        agree = np.all(self.within <= 1e-24 * self.y**2, axis=1)  # up to the rounding of the mean
+        return np.where(agree, self.weight, np.minimum(1.0, self.weight))
+
     def log_density_within(self, noise_var: float) -> float:
         """What the rows add to the log evidence of the places: their density about the mean of their place."""
         if len(self.row) == len(self):

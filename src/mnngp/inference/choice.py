@@ -91,10 +91,9 @@ class Trial:
 def one_left_out(alpha: Matrix, precision: Vector, noise: Vector, data: Observations) -> tuple[Matrix, Vector]:
     """Mean square errors of predictions without one observation, at each place, and the variances of those predictions.
 
-    What is left out is one observation, of weight ``min(1, w)``, not the place with all its observations: new data are likely
-    to be at the same places again.
+    What is left out at a time is ``data.unit()``: an observation, or a place whose observations all agree.
     """
-    share = np.minimum(1.0, data.weight) / data.weight
+    share = data.unit() / data.weight
     own, others, spread = leave_out(precision, noise, share)
     return (others[:, None] * alpha) ** 2 + own[:, None] ** 2 * data.within, spread + noise / share
 

@@ -68,8 +68,8 @@ class Factor:
 def contraction(network: Network, x: Points) -> float:
     """κ, from the distances of a sample of points: one, unless all points are close together behind the network.
 
-    The smallest κ for which ``1 - 2u/κ`` is positive definite would do; for points on a sphere it is at most twice the largest
-    distance, for others it is not known. So a few multiples of the largest distance are tried on the sample.
+    The smallest κ for which ``1 - 2u/κ`` is positive definite would do. It depends on how the points lie, not on their distances
+    alone; so growing multiples of the largest distance are tried on the sample.
     """
     if network.tangent or len(x) < 2:
         return 1.0

@@ -19,7 +19,7 @@ from mnngp.kernels import layout
 
 Matrix = NDArray[Any]
 Progress = Callable[[float], object]
-_BLOCK = 4096  # columns: as fast as one call, and a second or two between two reports
+_BLOCK = 2048  # columns: as fast as one call, and some seconds between two reports at n = 50,000
 
 
 class Packed:
