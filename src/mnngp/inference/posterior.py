@@ -170,6 +170,7 @@ class Posterior:
         result = np.empty((len(rows), self._y.shape[1]))
         for part, sigma, kernel in self._chunks(rows):
             result[part] = self._mean(kernel, sigma)
+            del kernel  # before the next one is made
         return self._shaped(result)
 
     def mean_and_variance(self, X: Any) -> tuple[Matrix, Vector]:
@@ -182,6 +183,7 @@ class Posterior:
             self._factor.packed.forward(kernel.T)
             share = 1.0 - np.einsum("ij,ij->i", kernel, kernel, dtype=np.float64) + rest**2 / self._c
             variance[part] = self._factor.contraction * sigma**2 * np.maximum(share, 0.0)
+            del kernel
         return self._shaped(mean), variance
 
     def mean_and_covariance(self, X: Any) -> tuple[Matrix, Matrix]:
