@@ -54,11 +54,7 @@ class Packed:
         for start in range(0, self.below.shape[0], _BLOCK):
             blas.solve_triangle(self.first, self.below[start : start + _BLOCK], lower=True, transposed=True, right=True)
             report(len(self.below[start : start + _BLOCK]) * len(self.first) ** 2)
-        for start in range(0, len(self.second), _BLOCK):
-            stop = min(start + _BLOCK, len(self.second))
-            blas.subtract_product(self.below[:start], self.below[start:stop], self.second[:start, start:stop], b_transposed=True)
-            blas.subtract_square(self.below[start:stop], self.second[start:stop, start:stop], lower=False)
-            report((stop * stop - start * start) * self.below.shape[1])
+        _subtract_square(self.below, self.second, lower=False, report=report)
         failed = _cholesky(self.second, lower=False, report=report)
         return failed + len(self.first) if failed else 0
 
@@ -122,10 +118,26 @@ def _cholesky(a: Matrix, *, lower: bool, report: Callable[[float], None]) -> int
         if lower:
             beside = a[stop:, start:stop]
             blas.solve_triangle(here, beside, lower=True, transposed=True, right=True)
-            blas.subtract_square(beside, a[stop:, stop:], lower=True)
         else:
             beside = a[start:stop, stop:]
             blas.solve_triangle(here, beside, lower=False, transposed=True)
-            blas.subtract_square(beside, a[stop:, stop:], lower=False, transposed=True)
-        report(size**3 / 3.0 + size * size * rest + size * float(rest) ** 2)
+            beside = beside.T
+        report(size**3 / 3.0 + size * size * rest)
+        _subtract_square(beside, a[stop:, stop:], lower=lower, report=report)
     return 0
+
+
+def _subtract_square(a: Matrix, c: Matrix, *, lower: bool, report: Callable[[float], None]) -> None:
+    """``c ← c - a aᵀ``, one triangle, in blocks of columns; ``a`` may be the transpose of a matrix in Fortran's order.
+
+    Not in one call to BLAS: OpenBLAS 0.3.31's threaded dsyrk ends in a segmentation fault for some 23,000 rows of a memory of
+    50,000, and nothing could be reported or interrupted meanwhile.
+    """
+    turned = a.strides[0] != a.itemsize
+    for start in range(0, len(c), _BLOCK):
+        stop = min(start + _BLOCK, len(c))
+        rest = slice(stop, None) if lower else slice(0, start)
+        here, other = (a[start:stop].T, a[rest].T) if turned else (a[start:stop], a[rest])
+        blas.subtract_square(here, c[start:stop, start:stop], lower=lower, transposed=turned)
+        blas.subtract_product(other, here, c[rest, start:stop], a_transposed=turned, b_transposed=not turned)
+        report((stop - start) * (stop - start + 2.0 * other.shape[1 if turned else 0]) * a.shape[1])
