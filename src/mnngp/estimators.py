@@ -127,7 +127,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
 
     # --- fitting ----------------------------------------------------------------------------------------------------
 
-    def _fit(self, X: Matrix, y: Matrix, weight: Vector | None, *, signal_var: float | None) -> None:
+    def _fit(self, X: Matrix, y: Matrix, weight: Vector | None, *, signal_var: float | None, score: str) -> None:
         """Choose what is not given, and condition on the targets (n, k).
 
         They are taken as they are if ``signal_var`` is given or is all that has to be chosen; or else centred and scaled.
@@ -156,7 +156,13 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             ratio = noise_var / signal_var if noise_var is not None and signal_var is not None else None
             if searching:
                 trials = choice.choose(
-                    data, fixed, self._score, noise_ratio=ratio, seed=seed, budget=self.max_trials, done=stage("choosing", 0.5)
+                    data,
+                    fixed,
+                    choice.SCORES[score],
+                    noise_ratio=ratio,
+                    seed=seed,
+                    budget=self.max_trials,
+                    done=stage("choosing", 0.5),
                 )
             else:
                 rank = fixed.get("rank", _DEFAULTS["rank"])
@@ -189,10 +195,6 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         self.report_ = replace(report, added=report.added * float(np.max(unit)) ** 2)
 
     _shared_scale = False
-
-    @property
-    def _score(self) -> Any:
-        raise NotImplementedError
 
     # --- what was fitted --------------------------------------------------------------------------------------------
 
@@ -295,12 +297,6 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
     >>> mean, std = model.predict(X[300:302], return_std=True)
     """
 
-    @property
-    def _score(self) -> Any:
-        from mnngp.inference.choice import log_density
-
-        return log_density
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to features (n, d) and targets (n,) or (n, targets)."""
         self._fixed()
@@ -308,7 +304,13 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         self._flat = y.ndim == 1
         complete = all(getattr(self, name) is not None for name in (*_KERNEL_PARAMETERS, "noise_var"))
         signal_var = 1.0 if complete and self.signal_var is None else self.signal_var
-        self._fit(X, np.asarray(y, dtype=np.float64).reshape(len(X), -1), _weight(sample_weight, X), signal_var=signal_var)
+        self._fit(
+            X,
+            np.asarray(y, dtype=np.float64).reshape(len(X), -1),
+            _weight(sample_weight, X),
+            signal_var=signal_var,
+            score="log density",
+        )
         return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, *, include_noise: bool = False) -> Any:
@@ -425,12 +427,6 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
 
     _shared_scale = True
 
-    @property
-    def _score(self) -> Any:
-        from mnngp.inference.choice import squared_error
-
-        return squared_error
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to features (n, d) and labels (n,), of any type that can be sorted."""
         self._fixed()
@@ -440,7 +436,7 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         self.classes_, label = np.unique(y, return_inverse=True)
         targets = np.full((len(X), len(self.classes_)), -0.1)
         targets[np.arange(len(X)), label] = 0.9
-        self._fit(X, targets, weight, signal_var=self.signal_var)
+        self._fit(X, targets, weight, signal_var=self.signal_var, score="squared error")
         self._calibrated = Late(self._calibrate)
         return self
 

@@ -155,6 +155,9 @@ def log_density(square: Matrix, variance: Vector, data: Observations) -> float:
     return -0.5 * float(np.mean(np.log(np.maximum(ratio, 1e-300))) + np.average(np.log(variance), weights=data.weight))
 
 
+SCORES: dict[str, Score] = {"squared error": squared_error, "log density": log_density}
+
+
 def choose(
     data: Observations,
     fixed: Mapping[str, Any],
