@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mnngp import inference, plots, theory
+    from mnngp import data, inference, plots, theory
     from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReLU, TabulatedMaxout, Tanh
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, load
     from mnngp.kernels import MaxoutKernel, NetworkKernel
@@ -22,7 +22,7 @@ _HOME = {
     "mnngp.kernels": ("MaxoutKernel", "NetworkKernel"),
     "mnngp.estimators": ("MaxoutGPClassifier", "MaxoutGPRegressor", "load"),
 }
-_SUBMODULES = ("inference", "plots", "theory")
+_SUBMODULES = ("data", "inference", "plots", "theory")
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "TabulatedMaxout",
     "Tanh",
     "__version__",
+    "data",
     "inference",
     "load",
     "plots",

@@ -4,6 +4,13 @@ Every exception is also of the built-in kind that a caller would expect (``Value
 ``ImportError``), so that code which knows nothing of this package still catches it.
 """
 
+from __future__ import annotations
+
+import sys
+import warnings
+
+_BETWEEN = ("mnngp", "sklearn", "joblib", "numba")  # packages that stand between a user's line and the reason for a warning
+
 
 class MnngpError(Exception):
     """Base class of everything that this package raises on purpose."""
@@ -25,9 +32,24 @@ class ModelFileError(MnngpError, ValueError):
     """A file does not hold a model that this version can read."""
 
 
+class DataError(MnngpError, ValueError):
+    """A file of data is missing, damaged or not what it should be; the text names it and says what to do."""
+
+
 class MissingExtraError(MnngpError, ImportError):
     """An optional part was asked for without the packages it needs."""
 
 
 class AccuracyWarning(UserWarning):
     """A result is less accurate than usual; the text says by how much and what to do."""
+
+
+def warn_of_accuracy(text: str) -> None:
+    """Give an ``AccuracyWarning`` at the line that called the package, however deep inside it the reason was found.
+
+    (For our own frames ``skip_file_prefixes`` would do, from Python 3.12 on.)
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _BETWEEN:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, AccuracyWarning, stacklevel=level)

@@ -1,0 +1,139 @@
+"""The public files from their public homes, through pooch: a file gets its name only when its digest is the published one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mnngp.data import cifar
+from mnngp.data.folder import data_folder
+from mnngp.data.images import located, read_cifar, read_part, what_to_do
+from mnngp.data.published import CIFAR10, Collection, collection
+from mnngp.errors import DataError, InputError, MissingExtraError
+
+_PATIENCE = 30.0  # seconds without an answer
+
+
+def fetch(name: str, folder: str | os.PathLike[str] | None = None, progress: bool = True, *, home: str | None = None) -> list[Path]:
+    """Download a collection into the data folder, unless it is there already, and return its files.
+
+    Parameters
+    ----------
+    name : str
+        "mnist", "fashion-mnist" or "cifar10". For "digits" there is nothing to do.
+    folder : path, default=None
+        As for ``load``; made if it does not exist.
+    progress : bool, default=True
+        Show a bar for each file, on the standard error stream.
+    home : str, default=None
+        Address of another server that has the same files. They are checked all the same.
+
+    Raises
+    ------
+    DataError
+        No connection, or what came is not the published file (nothing of it is kept). The text says what to put where by hand.
+    """
+    chosen = collection(name)
+    if home is not None and not str(home).startswith(("http://", "https://")):
+        raise InputError(f"home must be an address that begins with http:// or https://, got {home!r}")
+    with contextlib.suppress(DataError):
+        return located(chosen, folder, verify=True)[1]
+    root = data_folder(folder)
+    paths = []
+    for place, digest in chosen.served.items():
+        path = root / place
+        if not _is_right(chosen, path):
+            _download(chosen, (home or chosen.home).rstrip("/") + "/" + path.name, path, digest, root, progress)
+        paths.append(path)
+    return paths
+
+
+def _is_right(chosen: Collection, path: Path) -> bool:
+    """Whether a file is there with the published content, however it was packed."""
+    try:
+        if chosen.name == CIFAR10.name:
+            read_cifar(cifar.BINARY, path, verify=True)
+        else:
+            read_part(chosen, path.stem, path, verify=True)
+    except DataError:
+        return False
+    return True
+
+
+def _download(chosen: Collection, url: str, path: Path, digest: str, root: Path, progress: bool) -> None:
+    try:
+        import pooch
+        import requests.exceptions as failures
+    except ImportError as error:
+        raise MissingExtraError('downloads need pooch: pip install "mnngp[experiments]"') from error
+    by_hand = what_to_do(chosen, root).partition(", or:")[0]
+    try:
+        with _quiet(pooch.get_logger()), _bar(path.name, progress) as bar:
+            # As it is, not unpacked on the way; pooch's own pieces of 1 kB are slow.
+            unchanged = {"Accept-Encoding": "identity"}
+            downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=_PATIENCE, headers=unchanged)
+            pooch.retrieve(url, known_hash=digest, fname=path.name, path=path.parent, downloader=downloader)
+    except failures.RequestException as error:
+        raise DataError(f"{chosen.name} could not be downloaded ({_reason(error, url)}); {by_hand}") from error
+    except ValueError as error:  # pooch has compared the digests, and taken the file away
+        raise DataError(f"{chosen.name} could not be downloaded ({url}: {str(error).partition('. ')[0]}); {by_hand}") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
+    with contextlib.suppress(OSError):  # pooch's temporary file was its owner's alone; whoever may read the folder may read this
+        path.chmod(path.parent.stat().st_mode & 0o666)
+
+
+def _reason(error: Any, url: str) -> str:
+    if error.response is not None:
+        return f"{url}: the server answers {error.response.status_code}"
+    kinds = {
+        "ConnectionError": "no connection",
+        "ConnectTimeout": "no answer",
+        "ReadTimeout": "no answer",
+        "ProxyError": "no connection by way of the proxy",
+        "SSLError": "the server's certificate is not trusted",
+    }
+    return f"{url}: {kinds.get(type(error).__name__, 'the connection broke off')}"
+
+
+@contextlib.contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Pooch tells its log where it writes; here the result says that."""
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _bar(title: str, wanted: bool) -> Iterator[Any]:
+    """What pooch takes for a progress bar, drawn by Rich; or False."""
+    if not wanted:
+        yield False
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        yield _Bar(progress, progress.add_task(title, total=None))
+
+
+class _Bar:
+    def __init__(self, progress: Any, task: Any) -> None:
+        self._progress, self._task, self.total = progress, task, 0
+
+    def update(self, size: int) -> None:
+        self._progress.update(self._task, advance=size, total=self.total or None)
+
+    def reset(self) -> None:
+        self._progress.update(self._task, completed=0)
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,414 @@
+"""From tables to features: an encoder learns from the training rows what the columns are, and turns any rows into numbers."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnngp.checks import one_of
+from mnngp.data.tables import polars
+from mnngp.errors import InputError, ModelFileError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Matrix = NDArray[np.float64]
+TASKS = ("regression", "classification")
+MOST_CATEGORIES = 100  # of one column; the rarer ones count as none of them
+FEW_LABELS = 20  # whole numbers this few may be meant as classes
+_MICROSECONDS = 86400e6  # in a day
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
+_DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M")
+_WORDS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers, or of dates as days since 1970-01-01; gaps become the median, and are told apart if training had any."""
+
+    name: str
+    median: float
+    gaps: bool
+    varies: bool = True  # False: all its values are the same, and only the gaps tell something
+    dates: bool = False
+
+    @property
+    def features(self) -> list[str]:
+        return [self.name] * self.varies + [f"{self.name} is missing"] * self.gaps
+
+    def fill(self, column: pl.Series, result: Matrix) -> None:
+        values = _days(column) if self.dates else _numbers(column)
+        if values is None:
+            raise InputError(_not_of_kind(column, self.dates))
+        _check_finite(values)
+        if self.varies:
+            result[:, 0] = values.fill_null(self.median).to_numpy()
+        if self.gaps:
+            result[:, -1] = values.is_null().to_numpy()
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of categories, a feature each that is 1 or 0; a gap is one more if training had any, what is new is none of them."""
+
+    name: str
+    categories: tuple[str, ...]
+    gaps: bool
+
+    @property
+    def features(self) -> list[str]:
+        return [f"{self.name} = {category}" for category in self.categories] + [f"{self.name} is missing"] * self.gaps
+
+    def fill(self, column: pl.Series, result: Matrix) -> None:
+        library = polars()
+        values = _words(column)
+        codes = values.cast(library.Enum(list(self.categories)), strict=False).to_physical()
+        rows = np.flatnonzero(codes.is_not_null().to_numpy())
+        result[rows, codes.drop_nulls().to_numpy()] = 1.0
+        if self.gaps:
+            result[:, -1] = values.is_null().to_numpy()
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """What was learned of a table: which columns are features and how, and which one is to be predicted.
+
+    Parameters
+    ----------
+    target : str
+        The column that is to be predicted.
+    task : "regression" or "classification"
+        Whether it holds numbers or labels.
+    columns : tuple of Number and Category
+        The columns that become features, in the order of the table.
+    notes : tuple of str
+        What was left out or may surprise, a line each.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> table = pl.DataFrame({"size": [1.0, 2.5, None], "colour": ["red", "blue", "red"], "price": [10.0, 20.0, 15.0]})
+    >>> encoder = Encoder.of(table, target="price")
+    >>> encoder.features
+    ['size', 'size is missing', 'colour = blue', 'colour = red']
+    >>> encoder.encode(table)
+    array([[1. , 0. , 0. , 1. ],
+           [2.5, 0. , 1. , 0. ],
+           [1. , 1. , 0. , 1. ]])
+    >>> Encoder.from_dict(encoder.as_dict()) == encoder
+    True
+    """
+
+    target: str
+    task: str
+    columns: tuple[Number | Category, ...]
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(frame: pl.DataFrame, target: str, task: str | None = None, drop: Sequence[str] = ()) -> Encoder:
+        """Learn from the training rows.
+
+        Numbers stay numbers; a gap becomes the median (of two middle values the lower), and a column that has gaps gets a second
+        feature that says where. Dates become days. Text, booleans and categories become a feature a category. Columns that are
+        constant, empty, or text that is almost everywhere different (names, identifiers) are left out; ``notes`` says so.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame
+            As ``mnngp.data.tables.read`` gives it. Columns of strings are numbers or dates if all of their values are.
+        target : str
+            The column to predict. Rows without it are left out.
+        task : "regression", "classification" or None, default=None
+            None: regression if the target holds numbers, else classification.
+        drop : sequence of str, default=()
+            Columns that are not to be features.
+        """
+        _check_table(frame)
+        drop = (drop,) if isinstance(drop, str) else drop
+        for name in (target, *drop):
+            _check_column(name, frame)
+        task = None if task is None else one_of("task", task, TASKS)
+        notes: list[str] = []
+        given = _given(frame[target])
+        rows = frame.filter(given)
+        if rows.height == 0:
+            raise InputError(f"column {target!r} must have a value in some row, it has none")
+        if rows.height < frame.height:
+            notes.append(f"{frame.height - rows.height} of {frame.height} rows have no {target!r} and are left out")
+        task = _task(frame[target], task, notes)
+        columns: list[Number | Category] = []
+        for name in frame.columns:
+            if name != target and name not in drop:
+                column = _learn(rows[name], _only(frame[name], given), notes)
+                columns += [] if column is None else [column]
+        if not columns:
+            raise InputError("no column of the table can be a feature: " + ("; ".join(notes) or f"there is only {target!r}"))
+        return Encoder(target, task, tuple(columns), tuple(notes))
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the features."""
+        return [feature for column in self.columns for feature in column.features]
+
+    def encode(self, frame: pl.DataFrame) -> Matrix:
+        """The features of all rows, (rows, features). Columns that were not learned are ignored, and may be missing."""
+        _check_table(frame)
+        widths = [len(column.features) for column in self.columns]
+        result, start = np.zeros((frame.height, sum(widths))), 0
+        for column, width in zip(self.columns, widths, strict=True):
+            _check_column(column.name, frame, ", which the model needs")
+            column.fill(frame[column.name], result[:, start : start + width])
+            start += width
+        return result
+
+    def labelled(self, frame: pl.DataFrame) -> tuple[Matrix, NDArray[Any]]:
+        """Features and targets of the rows that have a target: numbers for regression, labels as strings for classification."""
+        _check_table(frame)
+        _check_column(self.target, frame)
+        column = frame[self.target]
+        given = _given(column)
+        if not given.any():
+            raise InputError(f"column {self.target!r} must have a value in some row, it has none")
+        # All rows are encoded, those without a target as gaps, so that an error counts them as the table does.
+        known = [_only(frame[column.name], given) for column in self.columns if column.name in frame.columns]
+        X, labelled = self.encode(frame.with_columns(known)), given.to_numpy()
+        if self.task == "classification":
+            return X[labelled], np.array(_texts(column.filter(given)).to_list(), dtype=str)
+        values = _numbers(column)
+        if values is None:
+            raise InputError(_not_of_kind(column, dates=False))
+        _check_finite(values)
+        return X[labelled], values.to_numpy()[labelled]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The encoder in the types of JSON."""
+        columns = [
+            asdict(column) | ({"categories": list(column.categories)} if isinstance(column, Category) else {})
+            for column in self.columns
+        ]
+        return {"target": self.target, "task": self.task, "columns": columns, "notes": list(self.notes)}
+
+    @staticmethod
+    def from_dict(data: Any) -> Encoder:
+        """The encoder that ``as_dict`` gave, checked: the file it comes from may be a stranger's."""
+        target, task, columns, notes = _fields(data, {"target": str, "task": str, "columns": list, "notes": list}, "the encoder")
+        if task not in TASKS:
+            raise ModelFileError(f"the encoder's task must be one of {', '.join(TASKS)}, got {task!r}")
+        if not columns or not all(type(note) is str for note in notes):
+            raise ModelFileError("the encoder must have columns, and its notes must be text")
+        restored = tuple(_restored(column) for column in columns)
+        names = [column.name for column in restored]
+        if len(set(names)) < len(names) or target in names:
+            raise ModelFileError("the encoder's columns must have names of their own, and the target is none of them")
+        return Encoder(target, task, restored, tuple(notes))
+
+
+def _learn(column: pl.Series, whole: pl.Series, notes: list[str]) -> Number | Category | None:
+    """What a column of the training rows is; ``whole`` has gaps in the place of the other rows."""
+    name = column.name
+    library = polars()
+    given = column.filter(_given(column))
+    gaps = len(given) < len(column)
+    if len(given) == 0:
+        notes.append(f"column {name!r} is left out: it has no values")
+        return None
+    if given.dtype == library.Boolean or isinstance(given.dtype, library.Categorical | library.Enum):
+        return _learn_category(name, given, gaps, notes)
+    numbers = _numbers(given)
+    days = _days(given) if numbers is None else None
+    values = days if numbers is None else numbers
+    if values is None:
+        return _learn_category(name, given, gaps, notes)
+    _check_finite(_numbers(whole) if days is None else None)
+    varies = values.n_unique() > 1
+    if not varies and not gaps:
+        notes.append(f"column {name!r} is left out: it is always {given[0]}")
+        return None
+    if days is not None:
+        notes.append(f"column {name!r} holds dates, which become days since 1970-01-01")
+    median = values.quantile(0.5, interpolation="lower")
+    assert median is not None  # there are values
+    return Number(name, float(median), gaps, varies, days is not None)
+
+
+def _learn_category(name: str, given: pl.Series, gaps: bool, notes: list[str]) -> Category | None:
+    counts = _words(given).rename("category").value_counts(name="count")
+    categories = counts["category"].to_list()
+    if len(categories) == 1 and not gaps:
+        notes.append(f"column {name!r} is left out: it is always {categories[0]!r}")
+        return None
+    if _are_names(len(categories), len(given)):
+        notes.append(f"column {name!r} is left out: {len(categories)} different texts in {len(given)} rows are no categories")
+        return None
+    if len(categories) > MOST_CATEGORIES:
+        notes.append(f"column {name!r}: {MOST_CATEGORIES} of {len(categories)} categories are features, the most frequent ones")
+        order = sorted(zip(-counts["count"].to_numpy(), categories, strict=True))  # equally frequent ones: by name
+        categories = [category for _, category in order[:MOST_CATEGORIES]]
+    return Category(name, tuple(sorted(categories)), gaps)
+
+
+def _task(column: pl.Series, task: str | None, notes: list[str]) -> str:
+    """What kind of prediction the values of the target call for."""
+    name, library = column.name, polars()
+    labels = column.dtype == library.Boolean or isinstance(column.dtype, library.Categorical | library.Enum)
+    numbers = None if labels and task is None else _numbers(column)
+    if task == "regression" and numbers is None:
+        raise InputError(_not_of_kind(column, dates=False))
+    if task is None and numbers is not None:
+        different = numbers.drop_nulls().unique()
+        if len(different) <= min(FEW_LABELS, numbers.count() / 2) and bool((different == different.floor()).all()):
+            notes.append(
+                f"column {name!r} has only {len(different)} different values, whole numbers, and is predicted as a number; "
+                f"if they are classes, say task='classification'"
+            )
+    if task == "regression" or (task is None and numbers is not None):
+        assert numbers is not None
+        _check_finite(numbers)
+        return "regression"
+    different = _texts(column).drop_nulls().unique()
+    if len(different) == 1:
+        raise InputError(f"column {name!r} must have two different values at least to be predicted, it is always {different[0]!r}")
+    if _are_names(len(different), column.count()):
+        raise InputError(
+            f"column {name!r} has {len(different)} different texts in {column.count()} rows, which are no classes (such as "
+            f"{different.sort()[0]!r}); numbers must be written like 1234.5"
+        )
+    return "classification"
+
+
+def _are_names(different: int, count: int) -> bool:
+    """Whether texts are names of single rows rather than of groups."""
+    return different > FEW_LABELS and 2 * different > count
+
+
+def _given(column: pl.Series) -> pl.Series:
+    """Where a column has a value; not-a-number is a gap."""
+    given = column.is_not_null()
+    return given & column.is_not_nan().fill_null(False) if column.dtype.is_float() else given
+
+
+def _only(column: pl.Series, given: pl.Series) -> pl.Series:
+    """A column with gaps elsewhere."""
+    library = polars()
+    kept: pl.Series = library.select(library.when(given).then(column)).to_series()
+    return kept.rename(column.name)
+
+
+def _numbers(column: pl.Series) -> pl.Series | None:
+    """A column as numbers, with nulls for gaps; None if it is something else."""
+    library = polars()
+    if isinstance(column.dtype, library.Categorical | library.Enum):
+        column = column.cast(library.String)
+    if not (column.dtype.is_numeric() or column.dtype in (library.String, library.Boolean, library.Null)):
+        return None
+    values = column.cast(library.Float64, strict=False).fill_nan(None)
+    return None if column.dtype == library.String and values.null_count() > column.null_count() else values
+
+
+def _days(column: pl.Series) -> pl.Series | None:
+    """A column of dates, or of text like 2024-05-31 12:30:00, as days since 1970-01-01; None if it is something else."""
+    library = polars()
+    if isinstance(column.dtype, library.Categorical | library.Enum):
+        column = column.cast(library.String)
+    if column.dtype == library.Null:
+        return column.cast(library.Float64)
+    if column.dtype == library.String:
+        first = column.drop_nulls().head(1).to_list()
+        if first and not _DATE.match(first[0]):
+            return None
+        parsed = [column.str.to_datetime(form, time_unit="us", strict=False) for form in _DATES]
+        dates = polars().select(library.coalesce(parsed)).to_series()
+        if dates.null_count() > column.null_count():
+            return None
+        column = dates
+    if not (column.dtype == library.Date or isinstance(column.dtype, library.Datetime)):
+        return None
+    return column.dt.epoch("us").cast(library.Float64) / _MICROSECONDS
+
+
+def _texts(column: pl.Series) -> pl.Series:
+    """A column as text; of the numbers 1 and 1.0 it is the same."""
+    library = polars()
+    if column.dtype.is_nested() or column.dtype in (library.Binary, library.Object):
+        raise InputError(f"column {column.name!r} must hold numbers, dates or text, got {column.dtype}; drop it")
+    if column.dtype.is_float():
+        column = column.fill_nan(None)
+        whole = column.cast(library.Int64, strict=False)
+        same = (whole.cast(library.Float64) == column).fill_null(False)
+        column = whole if same.sum() == column.count() else column
+    return column.cast(library.String)
+
+
+def _words(column: pl.Series) -> pl.Series:
+    """A column as the names of categories: true and True are one."""
+    return _texts(column).replace(_WORDS)
+
+
+def _check_table(frame: object) -> None:
+    if not isinstance(frame, polars().DataFrame):
+        raise InputError(f"frame must be a polars.DataFrame, as mnngp.data.tables.read gives it, got {type(frame).__name__}")
+    if frame.height == 0:
+        raise InputError("the table must have at least one row, it has none")
+
+
+def _check_column(name: object, frame: pl.DataFrame, why: str = "") -> None:
+    if isinstance(name, str) and name in frame.columns:
+        return
+    near = difflib.get_close_matches(str(name), frame.columns, n=3, cutoff=0.5)
+    known = f"did you mean {_listed(near)}?" if near else f"it has {_listed(frame.columns[:8])}{', …' * (frame.width > 8)}"
+    raise InputError(f"the table has no column {name!r}{why}; {known}")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _check_finite(values: pl.Series | None) -> None:
+    if values is not None and not values.drop_nulls().is_finite().all():
+        row = int(np.flatnonzero(values.is_infinite().fill_null(False).to_numpy())[0])
+        raise InputError(f"column {values.name!r} must be finite, row {row + 1} has {values[row]}")
+
+
+def _not_of_kind(column: pl.Series, dates: bool) -> str:
+    """The first value that is not what its column has to be."""
+    library = polars()
+    wanted = "dates like 2024-05-31" if dates else "numbers"
+    if not (column.dtype == library.String or isinstance(column.dtype, library.Categorical | library.Enum)):
+        return f"column {column.name!r} must hold {wanted}, got {column.dtype}"
+    convert = _days if dates else _numbers
+    for row, value in enumerate(column.cast(library.String)):
+        if value is not None and convert(library.Series([value])) is None:
+            return f"column {column.name!r} must hold {wanted}, row {row + 1} has {value!r}"
+    return f"column {column.name!r} must hold {wanted}"
+
+
+def _fields(data: Any, types: Mapping[str, type], what: str) -> list[Any]:
+    """The values of a dictionary with exactly these keys and types."""
+    if type(data) is not dict or set(data) != set(types):
+        raise ModelFileError(f"{what} must have the keys {', '.join(types)}")
+    for key, kind in types.items():
+        if type(data[key]) is not kind:
+            raise ModelFileError(f"{what}: {key} must be of type {kind.__name__}, got {type(data[key]).__name__}")
+    return [data[key] for key in types]
+
+
+def _restored(data: Any) -> Number | Category:
+    if type(data) is dict and "categories" in data:
+        name, categories, gaps = _fields(data, {"name": str, "categories": list, "gaps": bool}, "a column of categories")
+        if not 1 <= len(categories) <= MOST_CATEGORIES:
+            raise ModelFileError(f"column {name!r} must have 1 to {MOST_CATEGORIES} categories, got {len(categories)}")
+        if not all(type(category) is str for category in categories) or len(set(categories)) < len(categories):
+            raise ModelFileError(f"the categories of column {name!r} must be different texts")
+        return Category(name, tuple(categories), gaps)
+    types = {"name": str, "median": float, "gaps": bool, "varies": bool, "dates": bool}
+    name, median, gaps, varies, dates = _fields(data, types, "a column of numbers")
+    if not math.isfinite(median) or not (gaps or varies):
+        raise ModelFileError(f"column {name!r} must have a finite median and at least one feature")
+    return Number(name, median, gaps, varies, dates)

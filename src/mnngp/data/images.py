@@ -1,0 +1,211 @@
+"""Images for classification: scikit-learn's digits, MNIST, Fashion-MNIST and CIFAR-10."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnngp import checks
+from mnngp.data import cifar, idx
+from mnngp.data.files import first_right
+from mnngp.data.folder import data_folder
+from mnngp.data.published import CIFAR10, Collection, collection
+from mnngp.errors import DataError
+from mnngp.scaling import Scaling
+
+Pixels = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+_ROWS = 4096  # images that are standardised at a time: the temporaries stay small
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """A collection of images in two parts, ``X``, ``y`` to learn from and ``X_test``, ``y_test`` to test on.
+
+    A row of ``X`` is an image, one byte a pixel: 0 to 255, for "digits" 0 to 16. ``row.reshape(shape)`` is the picture; that of
+    CIFAR-10 is (3, 32, 32), a plane for each of red, green and blue. Labels are 0, 1, …, ``classes`` their names. The arrays are
+    read-only.
+    """
+
+    name: str
+    X: Pixels
+    y: Labels
+    X_test: Pixels
+    y_test: Labels
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Images({self.name!r}, {len(self.y)} to learn from, {len(self.y_test)} to test on, shape {self.shape})"
+
+
+Found = tuple[Images, list[Path]]  # and the files it was read from
+
+
+def load(name: str, folder: str | os.PathLike[str] | None = None, *, verify: bool = True) -> Images:
+    """Read a collection: "digits" (a part of scikit-learn), "mnist", "fashion-mnist" or "cifar10".
+
+    Parameters
+    ----------
+    name : str
+        Of "digits" every third image (rows 2, 5, 8, … of scikit-learn's 1,797) is for testing, the other 1,198 are to learn from.
+    folder : path, default=None
+        Where the standard public files are, packed or not, by themselves or in the usual subfolders; torchvision's folders will do.
+        None: what the environment variable ``MNNGP_DATA`` says, or else the user's cache, where ``fetch`` puts them.
+    verify : bool, default=True
+        Compare the files with the published digests. False: any data in these formats, of as many images as there are.
+
+    Raises
+    ------
+    DataError
+        A file is missing, damaged or not the published one; the text names it.
+
+    Examples
+    --------
+    >>> digits = load("digits")
+    >>> digits
+    Images('digits', 1198 to learn from, 599 to test on, shape (8, 8))
+    >>> digits.X.shape, digits.X.dtype, digits.y[:5]
+    ((1198, 64), dtype('uint8'), array([0, 1, 3, 4, 6]))
+    """
+    return located(collection(name), folder, verify)[0]
+
+
+def standardised(X: Any) -> NDArray[np.float64]:
+    """Images as the paper has them: each minus its own mean, divided by its own standard deviation, so that ⟨x, x⟩/d = 1.
+
+    Choose the rows first: a row of bytes becomes eight times as large.
+
+    >>> x = standardised(load("digits").X[:100])
+    >>> bool(np.allclose((x**2).mean(axis=1), 1.0))
+    True
+    """
+    pixels = checks.points("X", X)
+    result = np.empty(pixels.shape)
+    for start in range(0, len(pixels), _ROWS):
+        rows = pixels[start : start + _ROWS].astype(np.float64)
+        result[start : start + _ROWS] = Scaling.of("sphere", rows, None)(rows)
+    return result
+
+
+def find(name: str, folder: str | os.PathLike[str] | None = None) -> Path | None:
+    """Where ``load`` would read a collection from: a folder or an archive. None: it is not there. Nothing is read or checked."""
+    chosen = collection(name)
+    return next((source.place for source in _sources(chosen, data_folder(folder), True) if not source.missing), None)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A folder or an archive that holds a collection, or a part of it."""
+
+    place: Path
+    missing: list[str]
+    read: Callable[[], Found]
+
+
+def located(chosen: Collection, folder: str | os.PathLike[str] | None, verify: bool) -> Found:
+    """A collection, and the files that it was read from."""
+    if not chosen.files:
+        return _digits(chosen), []
+    root = data_folder(folder)
+    sources = _sources(chosen, root, verify)
+    complete = [source.read for source in sources if not source.missing]
+    if complete:
+        return first_right(complete)
+    if sources:
+        missing = ", ".join(sources[0].missing)
+        raise DataError(f"{chosen.name} in {sources[0].place} is not complete, {missing} is missing; {what_to_do(chosen, root)}")
+    where = f"is not in {root}" if root.is_dir() else f"was to be in {root}, which is not a folder"
+    raise DataError(f"{chosen.name} {where}; {what_to_do(chosen, root)}")
+
+
+def _sources(chosen: Collection, root: Path, verify: bool) -> list[_Source]:
+    if not chosen.files:
+        return []
+    return _cifar_sources(root, verify) if chosen.name == CIFAR10.name else _idx_sources(chosen, root, verify)
+
+
+def what_to_do(chosen: Collection, root: Path) -> str:
+    """Where the files have to be, in one line."""
+    names = ", ".join(Path(place).name for place in chosen.served)
+    where = root / Path(next(iter(chosen.served))).parent
+    return f'put {names} from {chosen.home} into {where}, or: mnngp data fetch {chosen.name} --data-dir "{root}"'
+
+
+def _digits(chosen: Collection) -> Images:
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    test = np.arange(len(labels)) % 3 == 2
+    pixels = pixels.astype(np.uint8)
+    return _images(chosen, pixels[~test], labels[~test], pixels[test], labels[test])
+
+
+def _images(chosen: Collection, X: Pixels, y: NDArray[Any], X_test: Pixels, y_test: NDArray[Any]) -> Images:
+    parts = X, y.astype(np.int64), X_test, y_test.astype(np.int64)
+    for part in parts:
+        part.flags.writeable = False
+    return Images(chosen.name, *parts, chosen.shape, chosen.classes)
+
+
+def _idx_sources(chosen: Collection, root: Path, verify: bool) -> list[_Source]:
+    """The subfolders that hold any of the four files."""
+    sources = []
+    for folder in (root / name for name in chosen.folders):
+        files = {stem: [folder / name for name in idx.names(stem) if (folder / name).is_file()] for stem in chosen.files}
+        if any(files.values()):
+            missing = [stem for stem, paths in files.items() if not paths]
+            sources.append(_Source(folder, missing, partial(_read_idx, chosen, files, verify)))
+    return sources
+
+
+def _read_idx(chosen: Collection, files: dict[str, list[Path]], verify: bool) -> Found:
+    arrays, used = [], []
+    for stem, paths in files.items():
+        array, path = first_right([partial(read_part, chosen, stem, path, verify) for path in paths])
+        arrays.append(array)
+        used.append(path)
+    for images, labels, path in zip(arrays[::2], arrays[1::2], used[1::2], strict=True):
+        if len(images) != len(labels):
+            raise DataError(f"{path} must hold {len(images)} labels, one for each image, it holds {len(labels)}")
+    X, y, X_test, y_test = arrays
+    return _images(chosen, X.reshape(len(X), -1), y, X_test.reshape(len(X_test), -1), y_test), used
+
+
+def read_part(chosen: Collection, stem: str, path: Path, verify: bool) -> tuple[Pixels, Path]:
+    """One of the four files of MNIST or Fashion-MNIST."""
+    count = chosen.train if stem.startswith("train") else chosen.test
+    item = chosen.shape if "images" in stem else ()
+    array = idx.read(path, item, count if verify else None, chosen.files[stem] if verify else None)
+    if not item and array.max() >= len(chosen.classes):
+        raise DataError(f"{path}: labels must be 0 to {len(chosen.classes) - 1}, got {array.max()}")
+    return array, path
+
+
+def _cifar_sources(root: Path, verify: bool) -> list[_Source]:
+    """Folders first, which are quicker to read than archives."""
+    folders, archives = [], []
+    for version in cifar.VERSIONS:
+        for place in (root / name for name in CIFAR10.folders):
+            for folder in (place / version.folder, place):
+                missing = [name for name in version.digests if not (folder / name).is_file()]
+                if len(missing) < len(version.digests):
+                    folders.append(_Source(folder, missing, partial(read_cifar, version, folder, verify)))
+            if (place / version.archive).is_file():
+                archives.append(_Source(place / version.archive, [], partial(read_cifar, version, place / version.archive, verify)))
+    return folders + archives
+
+
+def read_cifar(version: cifar.Version, source: Path, verify: bool) -> Found:
+    """CIFAR-10 from one folder or archive."""
+    *train, (X_test, y_test) = version.read(source, verify)
+    X, y = (np.concatenate([batch[part] for batch in train]) for part in (0, 1))
+    used = [source] if source.is_file() else [source / name for name in version.digests]
+    return _images(CIFAR10, X, y, np.ascontiguousarray(X_test), y_test), used

@@ -1,0 +1,138 @@
+"""Tables on disk: CSV and its relatives, and Parquet."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import os
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mnngp.errors import DataError, InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TEXT, TABBED, PARQUET = (".csv", ".txt", ".data"), (".tsv", ".tab"), (".parquet", ".pq")
+GAPS = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None", "?")
+_SEPARATORS = (",", ";", "\t", "|")
+_SAMPLE, _RECORDS = 1 << 16, 20  # characters and records that the separator is guessed from
+
+
+def polars() -> Any:
+    """The library behind tables, if it is installed."""
+    try:
+        import polars as library
+    except ImportError as error:
+        raise MissingExtraError('tables need polars: pip install "mnngp[experiments]"') from error
+    return library
+
+
+def read(path: str | os.PathLike[str]) -> pl.DataFrame:
+    """Read a table from a CSV file (.csv, .tsv, .txt) or a Parquet file.
+
+    A CSV file has a header, is UTF-8 (with or without a mark at its beginning), and is separated by commas, semicolons, tabs or
+    bars. Its columns are text with spaces around it removed and gaps (nothing, ``NA``, ``NaN``, ``null``, ``?``, …) as nulls; what
+    they mean is for the ``Encoder`` to learn, from the rows that a model is fitted to. Lines that are too short end in gaps. An
+    unnamed first column that counts the rows, as pandas writes it, is left out. Text in a Parquet file has a type already: those
+    columns are categories.
+
+    Raises
+    ------
+    DataError
+        The file is missing, empty, damaged, or not of these kinds; the text says what and where.
+    """
+    library = polars()
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path must be the path of a file, got {path!r}")
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in TEXT + TABBED + PARQUET:
+        raise DataError(f"{path} must end in one of {', '.join(TEXT + TABBED + PARQUET)}; save the table as one of these")
+    if not path.is_file():
+        raise DataError(f"{path} {'is not a file' if path.exists() else 'does not exist'}")
+    try:
+        frame = _parquet(library, path) if suffix in PARQUET else _text(library, path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (library.exceptions.PolarsError, library.exceptions.PanicException) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise DataError(f"{path} is damaged or not a table: {reason}") from error
+    if frame.width == 0 or frame.height == 0:
+        raise DataError(f"{path} is empty: it has {frame.width} columns and {frame.height} rows")
+    return frame
+
+
+def _parquet(library: Any, path: Path) -> pl.DataFrame:
+    with path.open("rb") as file:  # a path would be searched for * and ?
+        frame: pl.DataFrame = library.read_parquet(file, hive_partitioning=False)
+    return frame.with_columns(library.col(library.String).cast(library.Categorical))
+
+
+def _text(library: Any, path: Path) -> pl.DataFrame:
+    text = _decoded(path)
+    if not text.strip():
+        raise DataError(f"{path} is empty")
+    separator = "\t" if path.suffix.lower() in TABBED else _separator(text)
+    names = _header(path, text, separator)
+    frame: pl.DataFrame = library.read_csv(io.BytesIO(text.encode()), separator=separator, infer_schema_length=0)
+    if frame.width != len(names):
+        raise DataError(f"{path}: the header has {len(names)} columns, the table {frame.width}")
+    frame.columns = [str(number) for number in range(len(names))]
+    frame = frame.with_columns(library.all().str.strip_chars())
+    frame = frame.with_columns(library.when(~library.all().is_in(GAPS)).then(library.all()))
+    if not names[0] and frame["0"].to_list() in ([str(i + first) for i in range(frame.height)] for first in (0, 1)):
+        frame, names = frame.drop("0"), names[1:]
+    if "" in names:
+        raise DataError(f"{path}: column {names.index('') + 1} has no name")
+    frame.columns = names
+    return frame
+
+
+def _decoded(path: Path) -> str:
+    """The text of a file, without blank lines."""
+    data = path.read_bytes()
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = data.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = data.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path} is not UTF-8 text: byte {data[error.start]:#04x} in line {number}; save it as UTF-8") from error
+    text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+    if "\n\n" not in text:
+        return text
+    kept, quoted = [], False
+    for line in text.split("\n"):
+        if line or quoted:
+            kept.append(line)
+        quoted ^= line.count('"') % 2 == 1  # an empty line within quotes is a part of the text
+    return "\n".join(kept)
+
+
+def _separator(text: str) -> str:
+    """The separator that divides the first lines into as many fields as the header has, and into the most."""
+    sample = text[:_SAMPLE]
+    scores = {}
+    for separator in _SEPARATORS:
+        try:
+            widths = [len(record) for record in islice(csv.reader(io.StringIO(sample), delimiter=separator), _RECORDS)]
+        except csv.Error:
+            continue
+        if len(sample) < len(text) and len(widths) > 1:
+            widths.pop()  # the sample may end within this record
+        if widths[0] > 1:
+            scores[separator] = (len(set(widths)) == 1, widths[0])
+    return max(scores, key=scores.__getitem__, default=",")
+
+
+def _header(path: Path, text: str, separator: str) -> list[str]:
+    try:
+        names = [name.strip() for name in next(csv.reader(io.StringIO(text), delimiter=separator))]
+    except csv.Error as error:
+        raise DataError(f"{path}: the header cannot be read: {error}") from error
+    twice = sorted({name for name in names if name and names.count(name) > 1})
+    if twice:
+        raise DataError(f"{path} has more than one column {', '.join(map(repr, twice))}; every column needs a name of its own")
+    return names
