@@ -22,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from mnngp import MaxoutGPClassifier, MaxoutGPRegressor, MaxoutKernel
 from mnngp.errors import InputError
 from mnngp.inference import Posterior
+from mnngp.observations import Observations
 
 FIXED = {"depth": 3, "rank": 4, "weight_var": 0.9, "bias_var": 0.2, "kind": "nngp"}
 
@@ -318,13 +319,41 @@ def test_equal_rows_with_other_labels():
 
 
 def test_weights_are_counts():
-    X, y = load_iris(return_X_y=True)
-    weight = np.random.default_rng(0).integers(0, 4, size=150)
+    X, y = load_wine(return_X_y=True)
+    weight = np.random.default_rng(0).integers(0, 4, size=len(X))
     weighted = MaxoutGPClassifier(random_state=0, max_trials=6).fit(X, y, sample_weight=weight)
     repeated = MaxoutGPClassifier(random_state=0, max_trials=6).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
     assert np.isnan(weighted.loo_.decision[weight == 0]).all()
     assert not np.isnan(weighted.loo_.decision[weight > 0]).any()
+
+
+def test_what_is_left_out_of_a_place():
+    """One row where rows are equal by chance, all of them where they may be copies; a row with all of its weight."""
+    rng = np.random.default_rng(0)
+    coarse, fine = rng.integers(0, 3, size=(200, 4)).astype(float), rng.normal(size=(200, 4))
+    rule = (coarse[:, :1] > coarse[:, 1:2]).astype(float)  # no two equal rows disagree
+    one = Observations.of(coarse, rule)
+    assert len(one) < 100
+    np.testing.assert_allclose(one.part, 1.0)
+    heavy = Observations.of(coarse, rule, np.full(200, 5.0))
+    np.testing.assert_allclose(heavy.part, 5.0)
+    again = rng.integers(0, 200, size=200)
+    copies = Observations.of(fine[again], rule[again])
+    np.testing.assert_array_equal(copies.part, copies.weight)
+    assert copies.weight.max() > 1.0
+    noisy = Observations.of(fine[again], rng.normal(size=(200, 1)))  # equal rows that disagree are no copies
+    np.testing.assert_allclose(noisy.part, 1.0)
+    some = noisy.subset(np.arange(0, len(noisy), 2))
+    np.testing.assert_allclose(some.y[:, 0], np.bincount(some.place, weights=some.row_y[:, 0]) / np.bincount(some.place))
+
+
+def test_a_rule_over_few_values_is_remembered():
+    """Most rows of such a table were seen before: leaving all equal ones out says that nothing helps, and all becomes noise."""
+    X = np.random.default_rng(0).integers(0, 2, size=(600, 7)).astype(float)
+    y = X.sum(axis=1) == 3
+    model = MaxoutGPClassifier(random_state=0).fit(X[:200], y[:200])
+    assert model.score(X[200:], y[200:]) > 0.85  # 0.73 is chance
 
 
 @pytest.mark.parametrize("change", ["bootstrap", "two rows of weight two", "all of weight ten"])

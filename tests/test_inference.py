@@ -1,20 +1,23 @@
 """Posteriors against scikit-learn's, refitting, differences, high precision, and what happens when things go wrong."""
 
+import contextlib
 import math
 
 import mpmath
 import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from mnngp import Erf, Maxout, MaxoutKernel, NetworkKernel, ReLU
+from mnngp import Erf, Maxout, MaxoutGPRegressor, MaxoutKernel, NetworkKernel, ReLU
 from mnngp.errors import AccuracyWarning, FactorizationError, InputError
 from mnngp.inference import Posterior, log_evidence_gradient
 from mnngp.inference import packed as packed_module
 from mnngp.inference import posterior as posterior_module
 from mnngp.inference.factor import contraction
 from mnngp.inference.packed import Packed
-from mnngp.kernels.matrix import correlations, packed_correlations
+from mnngp.kernels.matrix import correlations, distances, packed_correlations
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +152,8 @@ def test_chunks_do_not_matter(table, monkeypatch):
     posterior = Posterior(MaxoutKernel(3, 4), X, y, 1e-2)
     mean, variance = posterior.mean_and_variance(np.tile(new, (10, 1)))
     monkeypatch.setattr(posterior_module, "_CHUNK", 1)
+    monkeypatch.setattr(posterior_module, "_STEP", 17)
+    assert posterior._at_a_time() == 17
     again, other = posterior.mean_and_variance(np.tile(new, (10, 1)))
     np.testing.assert_allclose(again, mean, rtol=1e-12)
     np.testing.assert_allclose(other, variance, rtol=1e-10)
@@ -282,6 +287,36 @@ def test_distance_form_against_high_precision(lengths, depth):
     np.testing.assert_allclose(np.diag(covariance), variance, rtol=1e-7)
 
 
+@pytest.mark.parametrize("depth", [13, 21])
+def test_neither_remedy_alone_is_enough_in_the_ordered_phase(table, depth):
+    """Signal one: the noise hides what points differ by, and the exact posterior is as flat as the plain one. A signal that fits
+    the noise: rounding ends the plain factorisation, and only distances are left."""
+    X, y, _ = table
+    kernel = MaxoutKernel(depth, 2, 0.1, 0.34)
+    u = distances(kernel._network(), kernel._points(X, None)[0]).mean()
+
+    def plain(signal):
+        matrix, noise = signal * kernel(X), 1e-10
+        while True:  # the paper's policy
+            with contextlib.suppress(np.linalg.LinAlgError):
+                factor = np.linalg.cholesky(matrix + noise * np.eye(len(X)))
+                return matrix @ np.linalg.solve(factor.T, np.linalg.solve(factor, y))
+            noise *= 10.0
+
+    def missed(mean):
+        return np.mean((mean - y) ** 2) / np.mean(np.var(y, axis=0))
+
+    def exact(signal):
+        return Posterior(kernel, X, y, 1e-10, signal).mean(X)
+
+    np.testing.assert_allclose(exact(1.0), plain(1.0), atol=1e-3)  # measured: 1e-5, of targets of one
+    fitting = 1e-7 / u
+    # measured at depth 13: 1.00, 0.18, 4e-4
+    assert missed(exact(1.0)) > 0.95
+    assert missed(plain(fitting)) > 0.1
+    assert missed(exact(fitting)) < 0.001
+
+
 def test_a_prior_without_any_variation_is_said():
     X = np.random.default_rng(0).normal(size=(5, 3))
     with pytest.warns(AccuracyWarning, match="constant function"):
@@ -310,6 +345,25 @@ def test_noise_that_had_to_be_added_is_reported(table):
     assert posterior.report.condition > 1e6
     np.testing.assert_allclose(posterior.noise_var, posterior.report.added)
     np.testing.assert_allclose(posterior.mean(new), Posterior(MaxoutKernel(3, 4), X, y, 1e-12).mean(new), atol=1e-3)
+
+
+def test_warnings_point_at_the_line_that_called_the_package(table):
+    """Not at a line of the package, nor at scikit-learn's in between."""
+    X, y, _ = table
+    near = np.concatenate([X, X + 1e-9])
+    fixed = MaxoutGPRegressor(3, 4, 1.0, 0.1, "nngp", 0.0)
+    pipeline = make_pipeline(StandardScaler(), fixed)
+    calls = [
+        lambda: Posterior(MaxoutKernel(3, 4), near, near[:, 0]),
+        lambda: Posterior(MaxoutKernel(2000, 2, 0.05, 0.3), X, y, 0.1),
+        lambda: fixed.fit(near, near[:, 0]),
+        lambda: pipeline.fit(near, near[:, 0]),
+        lambda: MaxoutGPRegressor(2000, 2, 0.05, 0.3, "nngp").fit(X, y),
+    ]
+    for call in calls:
+        with pytest.warns(AccuracyWarning) as caught:
+            call()
+        assert {(warning.filename, warning.lineno) for warning in caught} == {(__file__, call.__code__.co_firstlineno)}
 
 
 def test_the_papers_policy_multiplies_by_ten(table, monkeypatch):

@@ -453,6 +453,11 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         moderated = self._calibrated().moderated(self._means(mean), variance)
         return np.asarray(moderated[:, 1] - moderated[:, 0])
 
+    def latent_mean_and_variance(self, X: Any) -> tuple[Matrix, Vector]:
+        """The posterior of the class memberships: means (m, classes), and the variance (m,) that all classes share."""
+        mean, variance = self._posterior.mean_and_variance(self._inputs(X))
+        return self._means(mean), variance * float(self._unit[0]) ** 2
+
     def predict(self, X: Any) -> Matrix:
         """The class with the largest posterior mean."""
         x = self._inputs(X)
@@ -497,7 +502,7 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         rows = np.arange(len(data.row))
         if len(rows) > _CALIBRATED_ON:
             rows = np.sort(np.random.default_rng(_seed(self.random_state)).choice(rows, _CALIBRATED_ON, replace=False))
-        mean, variance, _ = self._left_out(rows, data.unit()[data.place[rows]])
+        mean, variance, _ = self._left_out(rows, data.part[data.place[rows]])
         return Calibration.fit(self._means(mean), variance, data.row_y[rows].argmax(axis=1), data.row_weight[rows], k)
 
 

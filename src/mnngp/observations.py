@@ -32,6 +32,10 @@ class Observations:
         The sum of the sample weights.
     within : array (places, targets)
         The weighted mean square of the targets about that mean.
+    part : array (places,)
+        The weight that is left out of each place at a time, when what is left has to predict it. Where rows with equal features
+        are a sample of what may be seen there, that is one row's. Where they may be copies (a bootstrap sample, oversampling) it
+        is the whole place's: a copy must not vouch for its original.
     place : array (rows,)
         Which place each row of the data belongs to.
     row : array (rows,)
@@ -44,6 +48,7 @@ class Observations:
     y: Matrix
     weight: Vector
     within: Matrix
+    part: Vector
     place: Integers
     row: Integers
     row_y: Matrix
@@ -61,28 +66,36 @@ class Observations:
             X, y, weight = X[row], y[row], weight[row]
         first, place = _equal_rows(X)
         if len(first) == len(X):  # nothing to merge: the common case, without a copy
-            return Observations(X, y, weight, np.zeros_like(y), place, row, y, weight)
+            return Observations(X, y, weight, np.zeros_like(y), weight, place, row, y, weight)
         total = np.bincount(place, weights=weight).astype(np.float64)
         mean = _means(y, weight, total, place)
-        return Observations(X[first], mean, total, _means((y - mean[place]) ** 2, weight, total, place), place, row, y, weight)
+        within = _means((y - mean[place]) ** 2, weight, total, place)
+        count = np.bincount(place)
+        agree = np.all(within <= 1e-24 * mean**2, axis=1)  # up to the rounding of the mean
+        copies = agree & (not _equal_by_chance(X, count, agree))
+        part = np.where(copies, total, total / count)
+        return Observations(X[first], mean, total, within, part, place, row, y, weight)
 
     def standardized(self, offset: Vector, unit: Vector) -> Observations:
         """With targets in other units."""
         return replace(self, y=(self.y - offset) / unit, within=self.within / unit**2, row_y=(self.row_y - offset) / unit)
 
     def subset(self, chosen: Integers) -> Observations:
-        """Some of the places, as if they were all."""
-        X, y, weight, place = self.X[chosen], self.y[chosen], self.weight[chosen], np.arange(len(chosen))
-        return Observations(X, y, weight, self.within[chosen], place, place, y, weight)
-
-    def unit(self) -> Vector:
-        """The weight that is left out of each place at a time, when what is left has to predict it.
-
-        Where observations differ they are a sample of what may be seen there, and one is left out. Where all agree they may be
-        copies (a bootstrap sample, a weight), and a copy must not vouch for its original: the place is left out as a whole.
-        """
-        agree = np.all(self.within <= 1e-24 * self.y**2, axis=1)  # up to the rounding of the mean
-        return np.where(agree, self.weight, np.minimum(1.0, self.weight))
+        """Some of the places, in ascending order, as if they were all."""
+        number = np.full(len(self), -1)
+        number[chosen] = np.arange(len(chosen))
+        rows = np.flatnonzero(number[self.place] >= 0)
+        return Observations(
+            self.X[chosen],
+            self.y[chosen],
+            self.weight[chosen],
+            self.within[chosen],
+            self.part[chosen],
+            number[self.place[rows]],
+            self.row[rows],
+            self.row_y[rows],
+            self.row_weight[rows],
+        )
 
     def log_density_within(self, noise_var: float) -> float:
         """What the rows add to the log evidence of the places: their density about the mean of their place."""
@@ -97,6 +110,23 @@ class Observations:
 def _means(values: Matrix, weight: Vector, total: Vector, place: Integers) -> Matrix:
     """The weighted mean over the rows of each place."""
     return np.stack([np.bincount(place, weights=weight * column) / total for column in values.T], axis=1)
+
+
+def _equal_by_chance(X: Matrix, count: Integers, agree: NDArray[np.bool_]) -> bool:
+    """Whether rows with equal features are no copies of each other.
+
+    They are not if they often disagree. They need not be if columns have so few values that rows are equal by chance: if
+    independent columns with these frequencies would make more than a hundredth of the equal pairs that there are. (Columns
+    depend on each other, so there are more. Continuous ones make none: 1e-9 of the pairs and less.)
+    """
+    if np.sum(~agree) >= 0.05 * np.sum(count > 1):
+        return True
+    pairs, chance = float(np.sum(count * (count - 1.0))), float(len(X)) ** 2
+    for column in X.T:
+        if chance < 0.01 * pairs:
+            return False
+        chance *= float(np.sum((np.unique(column, return_counts=True)[1] / len(X)) ** 2))
+    return chance >= 0.01 * pairs
 
 
 def _equal_rows(X: Matrix) -> tuple[Integers, Integers]:

@@ -1,16 +1,18 @@
 """Fitted models on disk, in an open format: a zip archive of ``model.json`` and NumPy arrays.
 
 There is no pickle in it, so a file from a stranger cannot run code: the JSON is data, arrays of objects are refused, and what is
-read is checked (format, version, digests, shapes) before a model is made of it. Predictions after a round trip are the same to the
-last bit: the factor and the weights are stored, not recomputed.
+read is checked (format, version, sizes, digests, shapes) before a model is made of it. Nothing in it is compressed, so that reading
+takes no more memory than the file is long. Predictions after a round trip are the same to the last bit: the factor and the weights
+are stored, not recomputed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
-import io
 import json
+import math
 import os
 import tempfile
 import zipfile
@@ -37,6 +39,8 @@ from mnngp.scaling import Scaling
 FORMAT, VERSION = "mnngp-model", 1
 _KERNEL = ("depth", "rank", "weight_var", "bias_var", "kind", "dtype")
 _LARGEST_HEADER = 1 << 26
+_PIECE = 1 << 20  # bytes read at a time
+_KINDS = {"place": "i", "row": "i", "classes": "biufUMm"}  # of the arrays that are not of floats
 Array = NDArray[Any]
 
 
@@ -46,10 +50,9 @@ def save(model: Any, path: Any) -> None:
     with _atomic(Path(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         header["arrays"] = {}
         for name, array in arrays.items():
-            digest = _Digest()
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                digest.of(member)
-                np.lib.format.write_array(digest, np.ascontiguousarray(array), allow_pickle=False)
+                digest = _Digest(member)
+                np.lib.format.write_array(digest, np.ascontiguousarray(array), allow_pickle=False, version=(1, 0))
             header["arrays"][name] = digest.hexdigest()
         text = json.dumps(header, indent=1).encode()
         archive.writestr("model.json", text)
@@ -62,27 +65,31 @@ def restore(path: Any, classes: Mapping[str, type]) -> Any:
     try:
         with zipfile.ZipFile(path) as archive:
             return _put_together(*_read(path, archive), classes)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that one: a place before the file's beginning
+            raise
         raise ModelFileError(f"{path} is not a model file, or is cut off or damaged: {error}") from error
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, EOFError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, EOFError, RuntimeError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise ModelFileError(f"{path} does not hold a complete model: {type(error).__name__}: {error}") from error
 
 
 class _Digest:
-    """A file that is hashed as it is written."""
+    """A file that is hashed as it is written or read."""
 
-    def __init__(self) -> None:
-        self.hash = hashlib.sha256()
-        self.file: Any = None
-
-    def of(self, file: Any) -> None:
-        self.file = file
+    def __init__(self, file: Any) -> None:
+        self.file, self.hash, self.count = file, hashlib.sha256(), 0
 
     def write(self, data: Any) -> int:
         self.hash.update(data)
         return int(self.file.write(data))
+
+    def read(self, size: int = -1, /) -> bytes:
+        data: bytes = self.file.read(size)
+        self.hash.update(data)
+        self.count += len(data)
+        return data
 
     def hexdigest(self) -> str:
         return self.hash.hexdigest()
@@ -114,10 +121,14 @@ def _atomic(path: Path) -> Iterator[Any]:
 
 def _read(path: Path, archive: zipfile.ZipFile) -> tuple[dict[str, Any], dict[str, Array]]:
     """The header and the arrays, checked."""
-    names = set(archive.namelist())
-    if not {"model.json", "model.sha256"} <= names:
+    if not {"model.json", "model.sha256"} <= set(archive.namelist()):
         raise ModelFileError(f"{path} is not a model file: model.json is missing")
-    if archive.getinfo("model.json").file_size > _LARGEST_HEADER:
+    for member in archive.infolist():
+        if member.compress_type != zipfile.ZIP_STORED:
+            raise ModelFileError(f"{path} is not as it was written: {member.filename} is compressed")
+    if sum(member.file_size for member in archive.infolist()) > path.stat().st_size:
+        raise ModelFileError(f"{path} is damaged: its parts are larger than the file")
+    if max(archive.getinfo(name).file_size for name in ("model.json", "model.sha256")) > _LARGEST_HEADER:
         raise ModelFileError(f"{path}: model.json is too large to be a model's header")
     text = archive.read("model.json")
     if hashlib.sha256(text).hexdigest() != archive.read("model.sha256").decode("ascii", "replace"):
@@ -132,11 +143,33 @@ def _read(path: Path, archive: zipfile.ZipFile) -> tuple[dict[str, Any], dict[st
         )
     arrays: dict[str, Array] = {}
     for name, digest in header["arrays"].items():
-        data = archive.read(f"{name}.npy")
-        if hashlib.sha256(data).hexdigest() != digest:
+        member = archive.getinfo(f"{name}.npy")
+        with archive.open(member) as file:
+            reader = _Digest(file)
+            arrays[name] = _read_array(name, reader, member.file_size)
+        if reader.hexdigest() != digest:
             raise ModelFileError(f"{path} was changed or damaged: {name} does not match its digest")
-        arrays[name] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     return header, arrays
+
+
+def _read_array(name: str, file: _Digest, size: int) -> Array:
+    """An array of a file in NumPy's format that is ``size`` bytes long, read to where it stays."""
+    version = np.lib.format.read_magic(file)
+    if version != (1, 0):
+        raise ModelFileError(f"{name} must be in version 1.0 of NumPy's format, got {version}")
+    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.kind not in _KINDS.get(name, "f"):
+        raise ModelFileError(f"{name} cannot be an array of {dtype}")
+    length = math.prod(shape) * dtype.itemsize
+    if length != size - file.count:
+        raise ModelFileError(f"{name} of the shape {shape} must take {length} bytes, got {size - file.count}")
+    memory = np.empty(length, dtype=np.uint8)
+    for start in range(0, length, _PIECE):
+        piece = file.read(min(_PIECE, length - start))
+        memory[start : start + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
+    if file.count != size:
+        raise ModelFileError(f"{name} is cut off")
+    return memory.view(dtype).reshape(shape, order="F" if by_columns else "C")
 
 
 def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -169,6 +202,7 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "y": data.y,
         "weight": data.weight,
         "within": data.within,
+        "part": data.part,
         "place": data.place,
         "row": data.row,
         "row_y": data.row_y,
@@ -203,7 +237,7 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
     k, rows = arrays["y"].shape[1], len(arrays["row"])
     dtype = np.dtype(header["kernel"]["dtype"])
     shapes = {
-        "square_lengths": (n,), "weight": (n,), "noise_var": (n,), "deviation": (n,), "t": (n,),
+        "square_lengths": (n,), "weight": (n,), "part": (n,), "noise_var": (n,), "deviation": (n,), "t": (n,),
         "y": (n, k), "within": (n, k), "alpha": (n, k), "beta": (k,), "offset": (k,), "unit": (k,),
         "place": (rows,), "row_y": (rows, k), "row_weight": (rows,), "factor": layout.packed_shape(n),
     }  # fmt: skip
@@ -218,7 +252,7 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
 
     model._scaling = Scaling(header["normalize"], arrays["scaling_mean"], arrays["scaling_scale"])
     model._offset, model._unit = arrays["offset"], arrays["unit"]
-    parts = ("y", "weight", "within", "place", "row", "row_y", "row_weight")
+    parts = ("y", "weight", "within", "part", "place", "row", "row_y", "row_weight")
     model._data = Observations(np.empty((0, width)), *(arrays[name] for name in parts))
     model._noise, model._n_rows = header["noise"], header["rows"]
     factor = Factor(Packed(n, dtype, arrays["factor"]), header["contraction"], arrays["noise_var"], Report(**header["report"]))

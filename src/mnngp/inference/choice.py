@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from mnngp.observations import Observations
 Matrix = NDArray[Any]
 LARGEST = 1000  # places that kernels are compared on: an eigendecomposition takes a fraction of a second
 _REFINED_ON = 2000  # and the best few of them: a factorisation each
+_REFINEMENTS = 2  # kernels that are kept back for that
 _INTERCEPT = 1e3  # prior variance of a constant, relative to the rest, beyond which it is free for all purposes
 _NOISES = 10.0 ** np.arange(-7.0, 1.6, 0.25)  # relative to the kernel's scale
 
@@ -91,9 +93,9 @@ class Trial:
 def one_left_out(alpha: Matrix, precision: Vector, noise: Vector, data: Observations) -> tuple[Matrix, Vector]:
     """Mean square errors of predictions without one observation, at each place, and the variances of those predictions.
 
-    What is left out at a time is ``data.unit()``: an observation, or a place whose observations all agree.
+    What is left out at a time is ``data.part``: a row, or a place whose rows may be copies.
     """
-    share = data.unit() / data.weight
+    share = data.part / data.weight
     own, others, spread = leave_out(precision, noise, share)
     return (others[:, None] * alpha) ** 2 + own[:, None] ** 2 * data.within, spread + noise / share
 
@@ -176,9 +178,10 @@ def choose(
     rng = np.random.default_rng(seed)
     few, points = _few(data, rng)
     tried: dict[Trial, Trial] = {}
+    at_first = budget if len(data) <= LARGEST else max(1, budget - _REFINEMENTS)
 
     def attempt(trial: Trial) -> Trial:
-        if trial not in tried and len(tried) < budget:
+        if trial not in tried and len(tried) < at_first:
             tried[trial] = _try(trial, points, few, score, noise_ratio)
             if done is not None:
                 done(1.0 / budget)
@@ -187,14 +190,14 @@ def choose(
     for trial in _starts(fixed):
         attempt(trial)
     improved = True
-    while improved and len(tried) < budget:
+    while improved and len(tried) < at_first:
         best = max(tried, key=lambda trial: tried[trial].score)
         for neighbour in _neighbours(best, fixed):
             attempt(neighbour)
         improved = max(tried, key=lambda trial: tried[trial].score) != best
     ranked = sorted(tried.values(), key=lambda trial: -trial.score)
     if len(data) > LARGEST:
-        ranked = _refined(ranked, data, fixed, score, noise_ratio, rng)
+        ranked = _refined(ranked, data, fixed, score, noise_ratio, rng, new=budget - len(tried))
     if done is not None:
         done(1.0 - len(tried) / budget)
     return ranked
@@ -207,8 +210,10 @@ def _refined(
     score: Score,
     noise_ratio: float | None,
     rng: np.random.Generator,
+    *,
+    new: int,
 ) -> list[Trial]:
-    """Compare the best few again, with their neighbours and with less noise, on more places: more data bear sharper kernels."""
+    """Compare the best two again, with ``new`` neighbours and with less noise, on more places: more data bear sharper kernels."""
     more = data if len(data) <= _REFINED_ON else data.subset(np.sort(rng.choice(len(data), _REFINED_ON, replace=False)))
     seen: dict[Trial, Trial] = {}
 
@@ -234,9 +239,9 @@ def _refined(
     for trial in ranked[:2]:
         attempt(trial, trial.noise_ratio)
     best = max(seen.values(), key=lambda trial: trial.score)
-    for neighbour in _neighbours(best, fixed):
-        if neighbour.depth > best.depth or neighbour.rank > best.rank:
-            attempt(neighbour, best.noise_ratio)
+    sharper = (other for other in _neighbours(best, fixed) if other.depth > best.depth or other.rank > best.rank)
+    for neighbour in islice(sharper, new):
+        attempt(neighbour, best.noise_ratio)
     return sorted(seen.values(), key=lambda trial: -trial.score) + ranked
 
 

@@ -12,7 +12,6 @@ variance; the posterior adds it in closed form. No assumption on the lengths of 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnngp.activations.series import Vector
-from mnngp.errors import AccuracyWarning, FactorizationError
+from mnngp.errors import FactorizationError, warn_of_accuracy
 from mnngp.inference.packed import Packed, Progress
 from mnngp.kernels.matrix import distances, packed_correlations
 from mnngp.kernels.points import Points
@@ -77,12 +76,10 @@ def contraction(network: Network, x: Points) -> float:
     u = distances(network, Points(x.directions[chosen], x.square_lengths[chosen])).astype(np.float64)
     largest = float(u.max())
     if largest == 0.0:
-        warnings.warn(
+        warn_of_accuracy(
             f"all correlations at depth {network.depth} are one to the last digit of {network.dtype}, distances included: the "
             "prior is a constant function and the predictions will be, too. Choose a smaller depth or a larger weight_var"
             + (", or dtype='float64'" if network.dtype == np.float32 else ""),
-            AccuracyWarning,
-            stacklevel=2,
         )
         return 1.0
     kappa = 4.0 * largest
@@ -134,12 +131,10 @@ def factorize(
     diagonal = packed.diagonal().astype(np.float64)
     condition = float((diagonal.max() / diagonal.min()) ** 2)
     if added:
-        warnings.warn(
+        warn_of_accuracy(
             f"the covariance of {n} targets was not positive definite in {network.dtype}: {added:.1e} was added to the noise "
             f"variance ({added / unit:.0e} of the kernel's scale, {attempt} attempts). A larger noise_var avoids it"
             + (", dtype='float64' may, too" if network.dtype == np.float32 else ""),
-            AccuracyWarning,
-            stacklevel=2,
         )
     return Factor(packed, kappa, noise_var + added, Report(added, attempt, kappa, condition))
 

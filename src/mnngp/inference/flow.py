@@ -33,8 +33,8 @@ class GradientFlow:
     ----------
     kernel : MaxoutKernel or NetworkKernel
         Its ``kind`` does not matter: both kernels of the network are used.
-    X : array (n, d)
-    y : array (n,) or (n, targets)
+    X : array of shape (n, d)
+    y : array of shape (n,) or (n, targets)
     ridge : float
         Strength of a pull of the parameters to their initialisation, ``ridge/2 |θ - θ₀|²`` added to the loss: Θ⁻¹ becomes
         ``(Θ + ridge)⁻¹``, and so in the exponent. Zero is the plain flow.

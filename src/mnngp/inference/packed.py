@@ -52,8 +52,7 @@ class Packed:
         if failed:
             return failed
         for start in range(0, self.below.shape[0], _BLOCK):
-            blas.solve_triangle(self.first, self.below[start : start + _BLOCK], lower=True, transposed=True, right=True)
-            report(len(self.below[start : start + _BLOCK]) * len(self.first) ** 2)
+            _solve_from_right(self.first, self.below[start : start + _BLOCK], report=report)
         _subtract_square(self.below, self.second, lower=False, report=report)
         failed = _cholesky(self.second, lower=False, report=report)
         return failed + len(self.first) if failed else 0
@@ -125,6 +124,20 @@ def _cholesky(a: Matrix, *, lower: bool, report: Callable[[float], None]) -> int
         report(size**3 / 3.0 + size * size * rest)
         _subtract_square(beside, a[stop:, stop:], lower=lower, report=report)
     return 0
+
+
+def _solve_from_right(a: Matrix, b: Matrix, *, report: Callable[[float], None]) -> None:
+    """``b ← b a⁻ᵀ`` for a lower triangle, in blocks of columns.
+
+    In one call OpenBLAS copies 256 rows of the triangle at a time to memory of each thread, which it then keeps: 10 MB at
+    n = 10,000.
+    """
+    for start in range(0, len(a), _BLOCK):
+        stop = min(start + _BLOCK, len(a))
+        here = b[:, start:stop]
+        blas.subtract_product(b[:, :start], a[start:stop, :start], here, b_transposed=True)
+        blas.solve_triangle(a[start:stop, start:stop], here, lower=True, transposed=True, right=True)
+        report(len(b) * (stop - start) * (stop + start))
 
 
 def _subtract_square(a: Matrix, c: Matrix, *, lower: bool, report: Callable[[float], None]) -> None:

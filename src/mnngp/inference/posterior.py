@@ -25,12 +25,14 @@ from mnngp.activations.series import Vector
 from mnngp.errors import InputError, MnngpError
 from mnngp.inference.factor import Factor, Report, factorize
 from mnngp.inference.packed import Progress
+from mnngp.kernels import layout
 from mnngp.kernels.matrix import correlations, standard_deviations
 from mnngp.kernels.network import DeepKernel
 from mnngp.kernels.points import Points
 
 Matrix = NDArray[Any]
-_CHUNK = 1 << 23  # entries of the kernel between new and training points that are held at a time
+_CHUNK = 1 << 23  # entries of the kernel between new and training points that are held at a time; more if the factor is large
+_STEP = 2 * layout.TASK  # new points: whole tasks, and more than one, so that threads are busy
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +41,10 @@ class LeaveOneOut:
 
     Attributes
     ----------
-    mean : array (n,) or (n, targets)
-    variance : array (n,)
+    mean : array of shape (n,) or (n, targets)
+    variance : array of shape (n,)
         Of the target: the function's and the noise's.
-    log_density : array (n,) or (n, targets)
+    log_density : array of shape (n,) or (n, targets)
         Of the target under that prediction.
     """
 
@@ -59,10 +61,10 @@ class Posterior:
     kernel : MaxoutKernel or NetworkKernel
         With ``kind="ntk"`` the mean is that of a wide network trained to convergence by gradient descent, from a zero
         output; for its distribution over initialisations see ``GradientFlow``.
-    X : array (n, d)
-    y : array (n,) or (n, targets)
+    X : array of shape (n, d)
+    y : array of shape (n,) or (n, targets)
         All targets share the kernel and the noise.
-    noise_var : float or array (n,)
+    noise_var : float, or array of shape (n,)
         Variance of the noise, of all targets or of each.
     signal_var : float
         What the kernel is multiplied by.
@@ -216,11 +218,16 @@ class Posterior:
 
     def _chunks(self, rows: Matrix) -> Iterator[tuple[slice, Vector, Matrix]]:
         """New points in parts: where they stand, their σ, and their correlations with the training points."""
-        size = max(64, _CHUNK // len(self._points))
+        size = self._at_a_time()
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
             x = Points.of("X", rows[part], self._network.dtype)
             yield part, self._sigma(x), self._cross(x)
+
+    def _at_a_time(self) -> int:
+        """New points in one part. Their kernel takes 1/32 of the factor's memory, or what ``_CHUNK`` says if that is more."""
+        n = len(self._points)
+        return max(1, max(_CHUNK // n, n // 64) // _STEP) * _STEP
 
     def _mean(self, kernel: Matrix, sigma: Vector) -> Matrix:
         weights = self._alpha.astype(kernel.dtype, copy=False)
@@ -266,7 +273,7 @@ class Posterior:
         if self._precision is not None:
             return self._precision[chosen]
         result = np.empty(len(chosen))
-        rows = max(64, _CHUNK // len(self._points))
+        rows = self._at_a_time()
         for start in range(0, len(chosen), rows):  # |L⁻¹ e_i|², a block of unit vectors at a time
             part = chosen[start : start + rows]
             units = np.zeros((len(part), len(self._points)), dtype=self._network.dtype)
