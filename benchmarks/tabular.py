@@ -31,6 +31,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from tabular_sets import GROUPS, MOST_ROWS, SMALL, TUNE, Fold, fold_count, folds_of, task_of
+from threadpoolctl import threadpool_info
 
 HERE = Path(__file__).parent
 CLIP = 1e-6  # a forest gives probabilities of zero, and a single one of them would make its log loss infinite
@@ -70,8 +71,12 @@ TITLES = {"forest": "forest", "svm": "SVM", "maxout": "maxout"}
 
 
 def git_state() -> str:
-    command = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(command, capture_output=True, text=True, cwd=HERE, check=False).stdout.strip()
+    """The commit, and whether the package is as it was then (the results change while they are written)."""
+
+    def git(*command: str) -> str:
+        return subprocess.run(["git", *command], capture_output=True, text=True, cwd=HERE.parent, check=False).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("-dirty" if git("status", "--porcelain", "src") else "")
 
 
 def code_of(model: str) -> str:
@@ -132,6 +137,10 @@ def regression_scores(model: Any, X: np.ndarray, y: np.ndarray, floor: np.ndarra
     return scores
 
 
+def blas_threads() -> int:
+    return max((library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"), default=1)
+
+
 def warm_up(model: str, task: str) -> None:
     """What is compiled or started only once is not timed."""
     load = datasets.load_iris if task == "classification" else datasets.load_diabetes
@@ -148,7 +157,7 @@ def score(model_name: str, task: str, fold: Fold) -> dict[str, Any]:
     else:
         row |= {"outputs": 1 if y.ndim == 1 else y.shape[1]} | regression_scores(model, X_test, y_test, 1e-6 * y.std(axis=0))
     chosen = {name.split("__")[-1]: float(value) for name, value in getattr(model, "best_params_", {}).items()}
-    row |= {"fit_seconds": fit_seconds, "load": round(os.getloadavg()[0], 1)} | chosen
+    row |= {"fit_seconds": fit_seconds, "load": round(os.getloadavg()[0], 1), "blas_threads": blas_threads()} | chosen
     return {name: float(f"{value:.9g}") if isinstance(value, float) else value for name, value in row.items()}
 
 
@@ -320,6 +329,9 @@ def write_table(results: Path, folds: int | None) -> Path:
     codes = {model: sorted({row["code"] for row in rows if row["model"] == model}) for model in summary.models}
     # What else ran at the time: seconds are of worth only where this is about the number of jobs.
     load = {model: np.median([row["load"] for row in rows if row["model"] == model]) for model in codes}
+    threads = {
+        model: sorted({row["blas_threads"] for row in rows if row["model"] == model and "blas_threads" in row}) for model in codes
+    }
     spent = {model: sum(row["fit_seconds"] + row["predict_seconds"] for row in rows if row["model"] == model) for model in codes}
     report = [
         "# Tabular sets",
@@ -343,6 +355,7 @@ def write_table(results: Path, folds: int | None) -> Path:
         f"- versions: Python {platform.python_version()}, NumPy {np.__version__}, SciPy {version('scipy')}",
         *(
             f"- {TITLES[model]}: {', '.join(codes[model])}; {spent[model]:.0f} s altogether, median load average {load[model]:.1f}"
+            + (f", BLAS threads: {', '.join(map(str, threads[model]))}" if threads[model] else "")
             for model in codes
         ),
         f"- dates: {', '.join(sorted({row['date'] for row in rows}))}",
