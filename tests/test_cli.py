@@ -3,7 +3,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
+from sklearn.datasets import load_wine
+
+import mnngp
 
 MNNGP = Path(sys.executable).with_name("mnngp")
 
@@ -20,7 +25,8 @@ def test_help_names_every_command():
     assert "demo" in shown
     assert "phase" in shown
     assert run("--version").stdout.startswith("mnngp 0.")
-    for command in ("demo", "phase"):
+    for command in ("demo", "phase", "fit", "predict", "data"):
+        assert command in shown
         assert "--help" in run(command, "--help").stdout
 
 
@@ -66,3 +72,68 @@ def test_demo(tmp_path):
 )
 def test_mistakes_end_in_one_line(arguments, code, message):
     assert message in run(*arguments, code=code).stderr
+
+
+@pytest.fixture
+def wine(tmp_path):
+    """Half of a table to learn from and half to predict, with a gap, a category and labels."""
+    X, y = load_wine(return_X_y=True)
+    table = pl.DataFrame(X[:, :6], schema=[f"x{k}" for k in range(6)]).with_columns(
+        pl.when(pl.col("x0") > 14.2).then(None).otherwise(pl.col("x0")).alias("x0"),
+        pl.Series("size", np.where(X[:, 9] > 5.0, "large", "small")),
+        pl.Series("label", [f"wine, {k}" for k in y]),
+    )
+    table[::2].write_csv(tmp_path / "train.csv")
+    table[1::2].write_csv(tmp_path / "new.csv")
+    table[1::2].drop("label").write_parquet(tmp_path / "new.parquet")
+    return tmp_path
+
+
+def test_fit_and_predict_labels(wine):
+    shown = run("fit", "train.csv", "--target", "label", "-o", "model.mnngp", "--max-trials", "8", cwd=wine).stdout
+    assert "classification of 'label': 89 rows, 9 features" in shown  # six numbers, one of them with gaps, and two sizes
+    result = run("predict", "model.mnngp", "new.csv", cwd=wine)
+    table = pl.read_csv(result.stdout.encode())
+    assert table.columns == ["prediction", "P(wine, 0)", "P(wine, 1)", "P(wine, 2)"]
+    np.testing.assert_allclose(table[:, 1:].sum_horizontal(), 1.0)
+    truth = pl.read_csv(wine / "new.csv")["label"]
+    accuracy = (table["prediction"] == truth).mean()
+    assert accuracy > 0.9
+    assert f"accuracy on the 89 rows that have 'label': {accuracy:.4f}" in result.stderr
+    assert run("predict", "model.mnngp", "new.parquet", "-o", "out.csv", cwd=wine).stdout == "89 predictions: out.csv\n"
+    assert (wine / "out.csv").read_text() == result.stdout
+
+
+def test_fit_and_predict_numbers(wine):
+    command = ("fit", "train.csv", "--target", "x5", "--drop", "label", "-o", "model.mnngp", "--max-trials", "4", "--json")
+    facts = json.loads(run(*command, cwd=wine).stdout)
+    assert facts["task"] == "regression"
+    assert facts["kernel"].keys() == {"depth", "rank", "weight_var", "bias_var", "kind"}
+    table = pl.read_csv(run("predict", "model.mnngp", "new.csv", cwd=wine).stdout.encode())
+    assert table.columns == ["prediction", "std"]
+    assert (table["std"] > 0.0).all()
+    again = mnngp.load(wine / "model.mnngp")
+    again.save(wine / "again.mnngp")  # what it knows of the table stays with it
+    assert run("predict", "again.mnngp", "new.csv", cwd=wine).stdout == run("predict", "model.mnngp", "new.csv", cwd=wine).stdout
+
+
+def test_mistakes_with_tables(wine):
+    assert "did you mean 'label'?" in run("fit", "train.csv", "--target", "lable", "-o", "m", code=1, cwd=wine).stderr
+    assert (
+        "folder nowhere does not exist" in run("fit", "train.csv", "--target", "label", "-o", "nowhere/m", code=2, cwd=wine).stderr
+    )
+    assert "nothing.csv" in run("fit", "nothing.csv", "--target", "label", "-o", "m", code=1, cwd=wine).stderr
+    X = np.arange(10.0)[:, None]
+    mnngp.MaxoutGPRegressor(depth=1).fit(X, X[:, 0]).save(wine / "plain.mnngp")
+    assert "was not written by mnngp fit" in run("predict", "plain.mnngp", "new.csv", code=1, cwd=wine).stderr
+    assert "is not a model file" in run("predict", "train.csv", "new.csv", code=1, cwd=wine).stderr
+
+
+def test_data(tmp_path):
+    facts = {fact["name"]: fact for fact in json.loads(run("data", "list", "--data-dir", str(tmp_path), "--json").stdout)}
+    assert facts["mnist"] | {"download_megabytes": 0} == {
+        "name": "mnist", "train": 60000, "test": 10000, "shape": [28, 28], "classes": 10, "download_megabytes": 0, "place": None
+    }  # fmt: skip
+    assert "not here" in run("data", "list", "--data-dir", str(tmp_path)).stdout
+    assert "comes with scikit-learn" in run("data", "fetch", "digits").stdout
+    assert "name must be one of" in run("data", "fetch", "nothing", code=1).stderr

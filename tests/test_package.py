@@ -64,6 +64,9 @@ ORDER = [
     "persistence",
     "estimators",
     "demo",
+    "commands",
+    "commands.data",
+    "commands.models",
     "cli",
 ]
 # `mnngp` itself is a list of names that are imported on use, and the version; anyone may import that.

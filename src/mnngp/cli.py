@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from mnngp import __version__
+from mnngp.commands import data, models
 from mnngp.errors import MnngpError
 
 app = typer.Typer(
@@ -142,6 +143,11 @@ def phase(
         plots.initialisation(unit, depth, weight_var=chosen, bias_var=bias_var).savefig(plot, dpi=130)
         if not as_json:
             typer.echo(f"\nPicture: {plot}")
+
+
+app.command()(models.fit)
+app.command()(models.predict)
+app.add_typer(data.app, name="data")
 
 
 def main() -> None:

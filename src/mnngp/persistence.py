@@ -44,9 +44,10 @@ _KINDS = {"place": "i", "row": "i", "classes": "biufUMm"}  # of the arrays that 
 Array = NDArray[Any]
 
 
-def save(model: Any, path: Any) -> None:
-    """Write a fitted estimator."""
+def save(model: Any, path: Any, table: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted estimator, and what ``mnngp fit`` learned of the table that it was fitted to."""
     header, arrays = _take_apart(model)
+    header["table"] = table if table is not None else getattr(model, "_table", None)
     with _atomic(Path(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         header["arrays"] = {}
         for name, array in arrays.items():
@@ -271,6 +272,7 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
     )
     model._describe(header["trials"])
     model.n_features_in_ = width
+    model._table = header["table"]  # the encoder of a table checks it when it is asked
     if header["feature_names"]:
         model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     if "calibration" in header:

@@ -1,0 +1,1 @@
+"""The commands of ``mnngp``, a module for each subject; ``mnngp.cli`` is the list of them."""

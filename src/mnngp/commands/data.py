@@ -1,0 +1,62 @@
+"""``mnngp data``: which collections there are, and how to get them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Collections of images: what there is, and downloads (checked by hash).")
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Folder of the files [default: $MNNGP_DATA, or the user's cache].", show_default=False),
+]
+
+
+@app.command("list")
+def show(data_dir: DataDir = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show the collections, and where they are."""
+    from mnngp import data
+
+    facts = [
+        {
+            "name": each.name,
+            "train": each.train,
+            "test": each.test,
+            "shape": list(each.shape),
+            "classes": len(each.classes),
+            "download_megabytes": each.megabytes,
+            "place": str(found) if (found := data.find(each.name, data_dir)) is not None else None,
+        }
+        for each in data.COLLECTIONS.values()
+    ]
+    if as_json:
+        typer.echo(json.dumps(facts))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "images", "to test on", "shape", "download", "where")
+    for fact in facts:
+        here = "in scikit-learn" if fact["name"] == "digits" else fact["place"] or "not here"
+        size = f"{fact['download_megabytes']:.0f} MB" if fact["download_megabytes"] else ""
+        table.add_row(fact["name"], f"{fact['train']:,}", f"{fact['test']:,}", "×".join(map(str, fact["shape"])), size, here)
+    Console().print(table)
+    typer.echo("mnngp data fetch NAME downloads one.")
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10.", show_default=False)],
+    data_dir: DataDir = None,
+) -> None:
+    """Download a collection from its public home, unless it is there already."""
+    from mnngp import data
+
+    paths = data.fetch(name, data_dir)
+    for path in paths:
+        typer.echo(path)
+    if not paths:
+        typer.echo(f"{name} comes with scikit-learn: nothing to download")

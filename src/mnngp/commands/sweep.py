@@ -1,0 +1,185 @@
+"""``mnngp sweep``: run a protocol, or go on with it, with a live display."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mnngp.commands.data import DataDir
+
+if TYPE_CHECKING:
+    from mnngp.experiments.protocol import Split
+    from mnngp.experiments.store import Result
+
+_EVERY = 10.0  # seconds between two lines where there is no terminal
+
+
+def sweep(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The protocol: a TOML file.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="RUN", help="The store of results [default: CONFIG's name with .sqlite, here].", show_default=False
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try cells again that failed before.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
+) -> None:
+    """Run all cells of a protocol, or those that are not done yet.
+
+    Stopped or killed at any moment, the same command goes on; several at once share the work. Exit code 1: some cells failed.
+    """
+    start = time.monotonic()
+    path = Path(f"{config.stem}.sqlite") if output is None else output
+    try:
+        about = _run(config, path, data_dir, retry_failed)
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; what is finished is in {path}, and the same command goes on", err=True)
+        raise typer.Exit(130) from None
+    seconds = time.monotonic() - start
+    if as_json:
+        facts = {"path": str(path), "cells": about["cells"], "done": about["done"], "failed": about["failed"], "seconds": seconds}
+        typer.echo(json.dumps(facts))
+    else:
+        typer.echo(f"{about['done']:,} of {about['cells']:,} cells are done, in {path} ({_duration(seconds)})")
+    if about["failed"]:
+        typer.echo(f"error: {about['failed']:,} cells failed; mnngp sweep --retry-failed tries them again", err=True)
+        raise typer.Exit(1)
+
+
+def _run(config: Path, path: Path, data_dir: Path | None, retry_failed: bool) -> dict[str, Any]:
+    from mnngp.experiments.protocol import Protocol
+    from mnngp.experiments.store import Store
+
+    protocol = Protocol.load(config)
+    with Store.begin(path, protocol) as store:
+        if retry_failed:
+            store.forget_failed()
+        if store.about()["open"]:
+            from mnngp import data
+            from mnngp.experiments import runner
+
+            images = data.load(protocol.dataset, data_dir)
+            with Display(protocol.title or config.stem) as display:
+                runner.run(protocol, store, images, display)
+        return store.about()
+
+
+class Display:
+    """How the sweep goes, on standard error: a live panel on a terminal, a line now and then elsewhere. A ``runner.Watcher``."""
+
+    def __init__(self, title: str) -> None:
+        from rich.console import Console
+
+        self.title, self.console = title, Console(stderr=True, highlight=False)
+        self.live: Any = None
+        self.total = self.count = self.failed = self.ours = 0
+        self.phase, self.error = "", ""
+        self.started = self.told = time.monotonic()
+        self.accuracies: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+
+    def __enter__(self) -> Display:
+        if self.console.is_terminal:
+            from rich.live import Live
+
+            self.live = Live(get_renderable=self._panel, console=self.console, refresh_per_second=4, transient=True)
+            self.live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.live is not None:
+            self.live.__exit__(*error)
+
+    # --- what a watcher is told -------------------------------------------------------------------------------------
+
+    def begin(self, total: int, finished: Sequence[Result]) -> None:
+        self.total = total
+        self._take(finished)
+        self.started = time.monotonic()
+        already = f", {self.count:,} of them done before" if self.count else ""
+        self._say(f"{self.title}: {total:,} cells{already}")
+
+    def preparing(self, split: Split) -> None:
+        self.phase = f"{split.n_train:,} training images, repeat {split.repeat + 1}"
+
+    def finished(self, results: Sequence[Result]) -> None:
+        self.ours += len(results)
+        self._take(results)
+        for result in results:
+            if result.status == "failed":
+                self._say(f"failed: {_network(result)}: {result.error}")
+        if self.live is None and results and (time.monotonic() > self.told + _EVERY or self.count == self.total):
+            self._say(" · ".join(self._facts()))
+
+    def waiting(self, cells: int) -> None:
+        phase = f"another process is computing the last {cells:,} cells"
+        if self.live is None and self.phase != phase:
+            self._say(phase)
+        self.phase = phase
+
+    # --- what is shown ----------------------------------------------------------------------------------------------
+
+    def _take(self, results: Sequence[Result]) -> None:
+        for result in results:
+            self.count += 1
+            self.failed += result.status == "failed"
+            if result.validation_accuracy is not None:
+                self.accuracies[result.n_train, _network(result)].append(result.validation_accuracy)
+
+    def _say(self, text: str) -> None:
+        """A line; what it says is data, not mark-up."""
+        self.told = time.monotonic()
+        self.console.print("".join(letter if letter.isprintable() else " " for letter in text), markup=False, soft_wrap=True)
+
+    def _facts(self) -> list[str]:
+        facts = [f"{self.count:,} of {self.total:,} cells"]
+        seconds = time.monotonic() - self.started
+        if self.ours and seconds > 0.0:
+            rate = self.ours / seconds
+            facts += [f"{rate:.3g} a second", f"{_duration((self.total - self.count) / rate)} left"]
+        if self.failed:
+            facts.append(f"{self.failed:,} failed")
+        best = self._best()
+        return [*facts, f"best {best}"] if best and self.live is None else facts
+
+    def _best(self) -> str:
+        """The network with the highest mean validation accuracy so far, at each size."""
+        best: dict[int, tuple[float, str]] = {}
+        for (n_train, network), values in self.accuracies.items():
+            mean = sum(values) / len(values)
+            if mean > best.get(n_train, (-1.0, ""))[0]:
+                best[n_train] = mean, network
+        return "; ".join(f"{best[n_train][0]:.4f} with {n_train:,}: {best[n_train][1]}" for n_train in sorted(best))
+
+    def _panel(self) -> Any:
+        from rich.console import Group
+        from rich.markup import escape
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        line = Table.grid(padding=(0, 2))
+        line.add_row(ProgressBar(total=max(1, self.total), completed=self.count, width=30), escape(" · ".join(self._facts())))
+        best = [Text(f"best validation accuracy {one}", style="green") for one in self._best().split("; ") if one]
+        return Group(Text(self.title, style="bold"), line, Text(self.phase, style="dim"), *best)
+
+
+def _network(result: Result) -> str:
+    unit = result.activation if result.rank is None else f"{result.activation}-{result.rank}"
+    kind = "" if result.kind == "nngp" else f" {result.kind}"
+    return f"{unit}{kind}, depth {result.depth}, weight_var {result.weight_var:.4g}, bias_var {result.bias_var:.4g}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100.0:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60.0)
+    return f"{minutes} min" if minutes < 100 else f"{minutes / 60.0:.1f} h"
