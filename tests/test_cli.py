@@ -25,7 +25,7 @@ def test_help_names_every_command():
     assert "demo" in shown
     assert "phase" in shown
     assert run("--version").stdout.startswith("mnngp 0.")
-    for command in ("demo", "phase", "fit", "predict", "data"):
+    for command in ("demo", "phase", "fit", "predict", "data", "sweep", "table", "report"):
         assert command in shown
         assert "--help" in run(command, "--help").stdout
 
@@ -50,7 +50,10 @@ def test_phase_draws(tmp_path):
 def test_demo(tmp_path):
     shown = run("demo", cwd=tmp_path).stdout
     assert "maxout, rank 4" in shown
-    assert (tmp_path / "mnngp-demo.png").stat().st_size > 50_000
+    assert shown.rstrip().endswith("Report: mnngp-demo.html")
+    page = (tmp_path / "mnngp-demo.html").read_text()
+    assert "Nothing chosen by hand" in page
+    assert page.count("data:image/png") == 1
     rows = {line.split("│")[1].strip(): line.split("│")[2:-2] for line in shown.splitlines() if line.startswith("│")}
     assert rows["ReLU"] == rows["maxout, rank 2"]  # proposition 1
     assert all(float(value) > 0.97 for name, row in rows.items() if name.startswith(("maxout", "ReLU", "tanh")) for value in row)
@@ -65,8 +68,8 @@ def test_demo(tmp_path):
         (("phase", "--weight-var", "-1"), 1, "error: weight_var must be a finite number above 0, got -1.0"),
         (("phase", "--plot", "x.foo"), 2, "must end in .png, .pdf or .svg"),
         (("phase", "--bias-var", "nan"), 1, "error: bias_var must be a finite number at least 0, got nan"),
-        (("phase", "--plot", "/nonexistent/folder/x.png"), 2, "does not exist"),
-        (("demo", "-o", "/nonexistent/folder/x.png"), 2, "does not exist"),
+        (("phase", "--plot", "/nonexistent/folder/x.html"), 2, "does not exist"),
+        (("demo", "-o", "/nonexistent/folder/x.html"), 2, "does not exist"),
         (("nonsense",), 2, "No such command"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,7 +20,7 @@ def show(data_dir: DataDir = None, as_json: Annotated[bool, typer.Option("--json
     """Show the collections, and where they are."""
     from mnngp import data
 
-    facts = [
+    facts: list[dict[str, Any]] = [
         {
             "name": each.name,
             "train": each.train,

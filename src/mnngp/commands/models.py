@@ -97,7 +97,7 @@ def predict(
     if output is None:
         sys.stdout.write(text)
     else:
-        output.write_text(text)
+        output.write_text(text, encoding="utf-8")
         typer.echo(f"{len(X):,} predictions: {output}")
     if encoder.target in frame.columns:
         typer.echo(_score(fitted, encoder, frame), err=True)

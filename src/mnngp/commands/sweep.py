@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ def sweep(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="RUN", help="The store of results [default: CONFIG's name with .sqlite, here].", show_default=False
+            "--output", "-o", metavar="RUN", help="The store of results [default: CONFIG with .sqlite, here].", show_default=False
         ),
     ] = None,
     data_dir: DataDir = None,
@@ -79,7 +78,7 @@ class Display:
     def __init__(self, title: str) -> None:
         from rich.console import Console
 
-        self.title, self.console = title, Console(stderr=True, highlight=False)
+        self.title, self.console = _printable(title), Console(stderr=True, highlight=False)
         self.live: Any = None
         self.total = self.count = self.failed = self.ours = 0
         self.phase, self.error = "", ""
@@ -137,7 +136,7 @@ class Display:
     def _say(self, text: str) -> None:
         """A line; what it says is data, not mark-up."""
         self.told = time.monotonic()
-        self.console.print("".join(letter if letter.isprintable() else " " for letter in text), markup=False, soft_wrap=True)
+        self.console.print(_printable(text), markup=False, soft_wrap=True)
 
     def _facts(self) -> list[str]:
         facts = [f"{self.count:,} of {self.total:,} cells"]
@@ -161,15 +160,19 @@ class Display:
 
     def _panel(self) -> Any:
         from rich.console import Group
-        from rich.markup import escape
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
         line = Table.grid(padding=(0, 2))
-        line.add_row(ProgressBar(total=max(1, self.total), completed=self.count, width=30), escape(" · ".join(self._facts())))
+        line.add_row(ProgressBar(total=max(1, self.total), completed=self.count, width=30), Text(" · ".join(self._facts())))
         best = [Text(f"best validation accuracy {one}", style="green") for one in self._best().split("; ") if one]
         return Group(Text(self.title, style="bold"), line, Text(self.phase, style="dim"), *best)
+
+
+def _printable(text: str) -> str:
+    """Without what would steer a terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _network(result: Result) -> str:

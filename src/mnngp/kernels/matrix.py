@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from mnngp.activations.series import Vector
 from mnngp.errors import ScaleError
-from mnngp.kernels import layout, recursion, threads
+from mnngp.kernels import layout, recursion, sphere, threads
 from mnngp.kernels.layers import Diagonal, inputs, walk
 from mnngp.kernels.points import Points
 from mnngp.kernels.program import collapse, pack, tables
+from mnngp.kernels.sphere import Sphere
 from mnngp.kernels.strips import Program, Tables
 from mnngp.kernels.structure import Layer, Network
 
@@ -25,6 +26,8 @@ _TABLE_BYTES = 1 << 25  # tables of the points for one pass over the matrix
 
 def diagonal(network: Network, x: Points) -> Vector:
     """The kernel of each point with itself."""
+    if isinstance(x, Sphere) and len(x) > 1:
+        return np.repeat(diagonal(network, Points(x.directions[:1], x.square_lengths[:1])), len(x))
     points = inputs(x.square_lengths)
     for _ in walk(points, network.layers):
         pass
@@ -66,6 +69,9 @@ def packed_correlations(
     network: Network, x: Points, out: Matrix, *, contraction: float = 1.0, done: Callable[[float], object] | None = None
 ) -> None:
     """The symmetric ``correlations``, in packed format (see ``layout``); ``done`` hears of each finished share of the work."""
+    if isinstance(x, Sphere) and network.dtype == np.float64:
+        sphere.packed_correlations(network, x, out, contraction, done)
+        return
     job = _Job(network, x, None, lambda points: correlation_values(network, points, contraction), packed=out, done=done)
     for _ in job.results([network.depth]):
         pass
@@ -73,6 +79,8 @@ def packed_correlations(
 
 def distances(network: Network, x: Points) -> Matrix:
     """``u = (1 - ρ)/2`` behind the network, of each pair, with full relative accuracy."""
+    if isinstance(x, Sphere) and network.dtype == np.float64:
+        return sphere.square_distances(network, x)
     job = _Job(network, x, None, None)
     for _ in job.by_layers([network.depth]):
         pass

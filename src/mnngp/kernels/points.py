@@ -12,7 +12,7 @@ from mnngp.activations.series import Vector
 from mnngp.errors import ScaleError
 from mnngp.kernels import threads
 
-_CHUNK = 1 << 18  # numbers converted at a time, to keep temporary memory small
+_CHUNK = 1 << 16  # numbers converted at a time, to keep temporary memory small
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,10 @@ class Points:
 
     def __len__(self) -> int:
         return len(self.square_lengths)
+
+    def subset(self, chosen: NDArray[np.int64]) -> Points:
+        """Some of the points."""
+        return Points(self.directions[chosen], self.square_lengths[chosen])
 
     @staticmethod
     def of(name: str, matrix: NDArray[Any], dtype: np.dtype[Any]) -> Points:

@@ -30,7 +30,7 @@ class _Cores:
     def __enter__(self) -> int:
         with self.lock:
             if self.owner is None:
-                self.threads = max((pool["num_threads"] for pool in _blas().info()), default=1)
+                self.threads = count()
                 self.limit = _blas().limit(limits=1)
                 self.limit.__enter__()
                 self.owner = threading.get_ident()
@@ -50,6 +50,11 @@ _cores = _Cores()
 def _blas() -> ThreadpoolController:
     """NumPy's BLAS library; looking for it takes milliseconds, asking it does not."""
     return ThreadpoolController().select(user_api="blas")
+
+
+def count() -> int:
+    """How many threads there may be now."""
+    return max((pool["num_threads"] for pool in _blas().info()), default=1)
 
 
 def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work: float) -> None:

@@ -1,0 +1,64 @@
+"""``mnngp phase``: how to initialise a deep maxout network."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def phase(
+    rank: Annotated[int, typer.Option(help="Maxout rank.", min=1)] = 2,
+    depth: Annotated[int, typer.Option(help="Number of hidden layers.", min=1)] = 30,
+    weight_var: Annotated[float | None, typer.Option(help="Weight variance (times fan-in); the critical one by default.")] = None,
+    bias_var: Annotated[float, typer.Option(help="Bias variance.")] = 0.0,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the phase diagram and the way through the layers, to this file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (numbers too large are null).")] = False,
+) -> None:
+    """How to initialise a deep maxout network: the critical weight variance, the phase, and what depth does."""
+    if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise typer.BadParameter(f"{plot} must end in .png, .pdf or .svg", param_hint="--plot")
+    if plot is not None and not plot.parent.is_dir():
+        raise typer.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
+    from mnngp import theory
+    from mnngp.activations import Maxout
+
+    unit = Maxout(rank)
+    critical = theory.critical_weight_var(unit)
+    chosen = critical if weight_var is None else weight_var
+    point = theory.fixed_point(unit, weight_var=chosen, bias_var=bias_var)
+    profile = theory.depth_profile(unit, depth, weight_var=chosen, bias_var=bias_var)
+    if as_json:
+        facts: dict[str, object] = {"rank": rank, "depth": depth, "weight_var": chosen, "bias_var": bias_var}
+        facts |= {
+            "critical_weight_var": critical,
+            "phase": point.phase,
+            "variance_slope": point.variance_slope,
+            "gradient_slope": point.gradient_slope,
+        }
+        layers = {name: getattr(profile, name).tolist() for name in ("variance", "correlation", "distance", "gradient")}
+        layers = {name: [value if math.isfinite(value) else None for value in values] for name, values in layers.items()}
+        typer.echo(json.dumps(facts | layers, allow_nan=False))
+    else:
+        typer.echo(
+            f"Maxout of rank {rank}: critical weight variance {critical:.8g} (a standard deviation of {critical**0.5:.6g}/√fan_in)"
+        )
+        typer.echo(f"At σ_w² = {chosen:.6g}, σ_b² = {bias_var:g} the network is {point.phase}.")
+        typer.echo(
+            f"A layer multiplies variances by {point.variance_slope:.4f} and squared gradients by {point.gradient_slope:.4f}.\n"
+        )
+        typer.echo(f"{'layer':>6} {'variance':>12} {'1 - correlation':>16} {'gradient²':>12}")
+        for layer in sorted({0, 1, 2, 3, *range(0, depth, max(1, depth // 8)), depth} & set(range(depth + 1))):
+            row = (profile.variance[layer], profile.distance[layer], profile.gradient[layer])
+            typer.echo(f"{layer:>6} {row[0]:>12.5g} {row[1]:>16.5g} {row[2]:>12.5g}")
+    if plot is not None:
+        from mnngp import plots
+
+        plots.initialisation(unit, depth, weight_var=chosen, bias_var=bias_var).savefig(plot, dpi=130)
+        if not as_json:
+            typer.echo(f"\nPicture: {plot}")

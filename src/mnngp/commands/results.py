@@ -1,0 +1,68 @@
+"""``mnngp table`` and ``mnngp report``: what a sweep found, beside the paper."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mnngp.errors import InputError
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The store that mnngp sweep wrote.", show_default=False)]
+Repeats = Annotated[
+    int | None, typer.Option(min=1, help="Only the first so many repeats, for a run that is under way.", show_default=False)
+]
+
+
+def table(
+    run: Run,
+    style: Annotated[str, typer.Option("--format", help="text, csv, markdown or latex.")] = "text",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write it [default: print it].", show_default=False)
+    ] = None,
+    ranks: Annotated[bool, typer.Option("--ranks", help="A row for each rank, too.")] = False,
+    missing: Annotated[bool, typer.Option("--missing", help="Also the rows of the paper that were not run.")] = False,
+    repeats: Repeats = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print Table 1: the paper's accuracy, ours with its spread, and the difference in standard errors."""
+    if output is not None and not output.parent.is_dir():
+        raise typer.BadParameter(f"the folder {output.parent} does not exist", param_hint="--output")
+    from mnngp.experiments import selection, tables
+    from mnngp.experiments.store import Store
+
+    with Store.open(run) as store:
+        planned = store.protocol.repeats
+        if repeats is not None and repeats > planned:
+            raise InputError(f"repeats must be at most {planned}, as many as the run has, got {repeats}")
+        rows = selection.rows(store.results(), repeats or planned)
+    lines = tables.lines(rows, ranks=ranks, missing=missing)
+    if as_json:
+        text = json.dumps([tables.record(line) for line in lines])
+    elif style == "text" and output is None and sys.stdout.isatty():
+        text = tables.as_text(lines, shutil.get_terminal_size().columns).rstrip("\n")
+    else:
+        text = tables.render(lines, style).rstrip("\n")
+    if output is None:
+        typer.echo(text)
+    else:
+        output.write_text(text + "\n", encoding="utf-8")
+        typer.echo(f"table: {output}")
+
+
+def report(
+    run: Run,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the page (HTML).")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Of the page [default: the protocol's].", show_default=False)] = None,
+    repeats: Repeats = None,
+) -> None:
+    """Write one page with the table, the figures, timings and what was run; it needs no network."""
+    from mnngp.experiments import report as page
+    from mnngp.experiments.store import Store
+
+    with Store.open(run) as store:
+        typer.echo(f"report: {page.write(store, output, title=title, repeats=repeats)}")

@@ -1,0 +1,1 @@
+"""The paper's experiments: protocols, sweeps, stores of results, tables and reports."""

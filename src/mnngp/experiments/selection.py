@@ -1,0 +1,232 @@
+"""From finished cells to rows of a table: which hyperparameters a kind of network is given, and how well it does with them.
+
+The selected hyperparameters are those with the highest mean validation accuracy over the repeats; a tie goes to the lower mean
+validation log loss, and then to the first in order of rank, depth, bias and weight variance, so that it does not matter in which
+order cells were finished. Test images have no say. A candidate counts once all of its repeats are done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from mnngp import checks
+from mnngp.errors import InputError
+
+if TYPE_CHECKING:
+    from mnngp.experiments.store import Result
+
+_DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10")  # in the order of the tables
+_KINDS = ("nngp", "ntk")
+_ACTIVATIONS = ("maxout", "relu", "tanh")
+
+
+class Setting(NamedTuple):
+    """Everything that a result depends on but the repeat."""
+
+    dataset: str
+    n_train: int
+    activation: str
+    kind: str
+    rank: int | None
+    depth: int
+    bias_var: float
+    weight_var: float
+
+    @staticmethod
+    def of(result: Result) -> Setting:
+        return Setting(
+            result.dataset,
+            result.n_train,
+            result.activation,
+            result.kind,
+            result.rank,
+            result.depth,
+            result.bias_var,
+            result.weight_var,
+        )
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Sorts settings."""
+        first = row_order(self.dataset, self.n_train, self.kind, self.activation)
+        return (*first, self.rank or 0, self.depth, self.bias_var, self.weight_var)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over repeats.
+
+    ``deviation`` is the standard deviation over the repeats, None for a single one. ``standard_error`` is that over the root of
+    their number; for a single repeat, which shows no spread, it is the binomial one of the test images. (That one is too small
+    where the training set matters more than the test images: below a thousand images or so.)
+    """
+
+    mean: float
+    deviation: float | None
+    standard_error: float
+    repeats: int
+
+    @staticmethod
+    def of(accuracies: Sequence[float], images: int) -> Spread:
+        count = len(accuracies)
+        mean = _mean(accuracies)
+        if count == 1:
+            return Spread(mean, None, math.sqrt(max(mean * (1.0 - mean), 0.0) / max(images, 1)), 1)
+        deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in accuracies) / (count - 1))
+        return Spread(mean, deviation, deviation / math.sqrt(count), count)
+
+    @property
+    def single(self) -> float:
+        """What one repeat is off by, typically."""
+        return self.standard_error if self.deviation is None else self.deviation
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One combination of hyperparameters, and its repeats, all done."""
+
+    setting: Setting
+    results: tuple[Result, ...]
+
+    @cached_property
+    def validation_accuracy(self) -> float | None:
+        return _mean_or_none(result.validation_accuracy for result in self.results)
+
+    @cached_property
+    def validation_log_loss(self) -> float | None:
+        return _mean_or_none(result.validation_log_loss for result in self.results)
+
+    @cached_property
+    def test_accuracy(self) -> Spread | None:
+        values = [result.test_accuracy for result in self.results if result.test_accuracy is not None]
+        return Spread.of(values, self.results[0].n_test) if len(values) == len(self.results) else None
+
+    @cached_property
+    def test_log_loss(self) -> float | None:
+        return _mean_or_none(result.test_log_loss for result in self.results)
+
+    @property
+    def noise_var(self) -> float | None:
+        """The largest that a repeat needed."""
+        return max((result.noise_var for result in self.results if result.noise_var is not None), default=None)
+
+    @property
+    def seconds(self) -> float | None:
+        """Of one repeat, on average."""
+        return _mean_or_none(result.seconds for result in self.results)
+
+    @property
+    def merit(self) -> tuple[object, ...]:
+        """Sorts candidates, the best first; what was not measured comes last."""
+        accuracy, loss = self.validation_accuracy, self.validation_log_loss
+        return (math.inf if accuracy is None else -accuracy, math.inf if loss is None else loss, self.setting.order)
+
+
+@dataclass(frozen=True)
+class Row:
+    """All candidates for one row: one activation at one number of training images.
+
+    Maxout has a row over all of its ranks, which is what the paper reports, and one for each rank.
+    """
+
+    dataset: str
+    n_train: int
+    activation: str
+    kind: str
+    rank: int | None  # None: over all ranks, or of an activation that has none
+    repeats: int
+    candidates: tuple[Candidate, ...]  # complete ones, the best first
+    incomplete: int  # candidates with repeats that are still to come
+    failed: int  # candidates with a repeat that failed
+    seconds: float  # of all cells, incomplete candidates included
+
+    @property
+    def by_rank(self) -> bool:
+        """Whether it is of one rank of maxout only."""
+        return self.rank is not None
+
+    @property
+    def best(self) -> Candidate | None:
+        """The selected candidate, if there is a complete one."""
+        return self.candidates[0] if self.candidates else None
+
+
+def rows(results: Iterable[Result], repeats: int | None = None) -> list[Row]:
+    """Sort the results of one run into rows, in the order of the table.
+
+    Parameters
+    ----------
+    results : iterable of Result
+        Of one run, in any order.
+    repeats : int, optional
+        How many repeats make a candidate complete; later repeats are left out. By default as many as there are anywhere in the
+        results. Fewer, to look at a run that is under way.
+    """
+    results = list(results)
+    if repeats is None:
+        repeats = max((result.repeat + 1 for result in results), default=1)
+    checks.positive_int("repeats", repeats)
+    cells: dict[Setting, dict[int, Result]] = defaultdict(dict)
+    for result in results:
+        if result.repeat >= repeats:
+            continue
+        setting = Setting.of(result)
+        if result.repeat in cells[setting]:
+            raise InputError(f"results must be of one run, but repeat {result.repeat} is twice there for {setting}")
+        cells[setting][result.repeat] = result
+
+    members: dict[tuple[str, int, str, str, int | None], list[Setting]] = defaultdict(list)
+    for setting in sorted(cells, key=lambda setting: setting.order):
+        key = (setting.dataset, setting.n_train, setting.kind, setting.activation)
+        members[*key, None].append(setting)
+        if setting.rank is not None:
+            members[*key, setting.rank].append(setting)
+    in_order = sorted(members, key=lambda key: (*row_order(*key[:4]), key[4] or 0))
+    return [_row(*key, repeats, {setting: cells[setting] for setting in members[key]}) for key in in_order]
+
+
+def _row(
+    dataset: str,
+    n_train: int,
+    kind: str,
+    activation: str,
+    rank: int | None,
+    repeats: int,
+    cells: dict[Setting, dict[int, Result]],
+) -> Row:
+    candidates, incomplete, failed, seconds = [], 0, 0, 0.0
+    for setting, by_repeat in cells.items():
+        seconds += math.fsum(result.seconds or 0.0 for result in by_repeat.values())
+        if any(result.status != "done" for result in by_repeat.values()):
+            failed += 1
+        elif len(by_repeat) < repeats:
+            incomplete += 1
+        else:
+            candidates.append(Candidate(setting, tuple(by_repeat[repeat] for repeat in sorted(by_repeat))))
+    candidates.sort(key=lambda candidate: candidate.merit)
+    return Row(dataset, n_train, activation, kind, rank, repeats, tuple(candidates), incomplete, failed, seconds)
+
+
+def row_order(dataset: str, n_train: int, kind: str, activation: str) -> tuple[object, ...]:
+    """Sorts rows: what is known in the order of the tables, the rest by name."""
+    return (*_place(dataset, _DATASETS), n_train, *_place(kind, _KINDS), *_place(activation, _ACTIVATIONS))
+
+
+def _place(name: str, known: tuple[str, ...]) -> tuple[int, str]:
+    return (known.index(name) if name in known else len(known), name)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _mean_or_none(values: Iterable[float | None]) -> float | None:
+    """The mean, if there is a value everywhere."""
+    collected = list(values)
+    known = [value for value in collected if value is not None]
+    return _mean(known) if known and len(known) == len(collected) else None

@@ -1,0 +1,411 @@
+"""The store of a run: one SQLite file with its protocol and every finished cell.
+
+A cell is committed once, when it is finished, together with the others of its group: a process that is killed loses what it was
+working on and nothing else. The journal is SQLite's plain one, with full synchronisation: unlike a write-ahead log it leaves one
+file, and works where the file system has locks but no shared memory (NFS).
+
+Who works on what is not in the store but in locks of the operating system, a byte of the file ``RUN.sqlite.lock`` for each group.
+They go with the process that holds them, however it ends: nothing stays claimed by the dead, and there is no clock or heartbeat.
+
+A store may come from a stranger. Only a file with exactly our tables is opened, and what it holds is data: values are checked as
+they are read, the protocol as one from a file, and nothing in it is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import platform
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, fields
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
+
+from mnngp import __version__
+from mnngp.errors import MnngpError
+from mnngp.experiments.protocol import Group, Protocol
+
+_APPLICATION = 0x6D6E6E67  # "mnng" in the file's header
+_VERSION = 1
+_PATIENCE = 60.0  # seconds to wait for another process that is writing
+_SHOWN = 12  # differences of protocols
+
+
+class StoreError(MnngpError, ValueError):
+    """A file is not the store of this run, or cannot be read or written; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished cell: what it was, and how it went.
+
+    ``seconds`` is the time of the cell alone, without the angles that all cells of its split share. ``noise_var`` is the noise
+    variance that was used in the end, after ``attempts`` factorisations. A failed cell has an ``error`` and no accuracies.
+    """
+
+    dataset: str
+    n_train: int
+    n_validation: int
+    n_test: int
+    repeat: int
+    seed: int
+    activation: str
+    rank: int | None
+    kind: str
+    depth: int
+    weight_var: float
+    bias_var: float
+    status: str
+    validation_accuracy: float | None
+    validation_log_loss: float | None
+    test_accuracy: float | None
+    test_log_loss: float | None
+    noise_var: float | None
+    attempts: int | None
+    seconds: float | None
+    version: str
+    commit: str | None
+    finished: str
+    error: str | None
+
+
+_COLUMNS = [one.name for one in fields(Result)]
+_TYPES = {"str": "TEXT", "int": "INTEGER", "float": "REAL"}
+_TABLES = {
+    "run": "CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "cell": "CREATE TABLE cell (key TEXT PRIMARY KEY, {})".format(
+        ", ".join(
+            f'"{one.name}" {_TYPES[one.type.removesuffix(" | None")]}' + ("" if one.type.endswith("None") else " NOT NULL")
+            for one in fields(Result)
+        )
+    ),
+}
+
+
+class Store:
+    """An open store. ``Store.open`` reads one; ``Store.begin`` makes one for a protocol, or goes on with it."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._locks: IO[bytes] | None = None
+
+    # --- opening ----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def open(path: str | os.PathLike[str], readonly: bool = True) -> Store:
+        """Open the store of a run, to read what there is (``readonly=False``: also to add to it).
+
+        Another process may be adding to it meanwhile.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise StoreError(f"{path} is not there" if not path.exists() else f"{path} is not a file")
+        try:
+            store = Store(path, _connect(path, "ro" if readonly else "rw"))
+        except _HotJournalError:  # the writer was killed: SQLite puts the file in order if it may write
+            store = Store(path, _connect(path, "rw"))
+        with store._closed_on_error():
+            store._check()
+        return store
+
+    @staticmethod
+    def begin(path: str | os.PathLike[str], protocol: Protocol) -> Store:
+        """A store to add results of a protocol to: a new one, or the one that is there if its protocol is the same."""
+        path = Path(path)
+        if path.is_dir():
+            raise StoreError(f"{path} is a folder; name a file for the store")
+        if not path.parent.is_dir():
+            raise StoreError(f"{path} must be in a folder that exists")
+        _writable(path)
+        store = Store(path, _connect(path, "rwc"))
+        with store._closed_on_error():
+            store._create(protocol)
+            changes = store.protocol.differences(protocol)
+            if changes:
+                rest = [f"… and {len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []
+                raise StoreError(
+                    f"{path} is the store of another configuration; go on with the old one, or name another file (-o):\n  "
+                    + "\n  ".join(changes[:_SHOWN] + rest)
+                )
+        return store
+
+    def _create(self, protocol: Protocol) -> None:
+        """Make the tables, if there are none: all at once, so that there is a complete store or nothing."""
+        with self._transaction():
+            if self._value("SELECT count(*) FROM sqlite_master") or self._value("PRAGMA application_id"):
+                self._check()
+                return
+            for table in _TABLES.values():
+                self._connection.execute(table)
+            about = {
+                "protocol": protocol.canonical(),
+                "title": protocol.title,
+                "created": now(),
+                "version": __version__,
+                "commit": commit() or "",
+                "machine": machine(),
+            }
+            self._connection.executemany("INSERT INTO run VALUES (?, ?)", about.items())
+            self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            self._connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _check(self) -> None:
+        """Whether this is a store that we can read, with nothing in it but what we put there."""
+        with self._errors("read"):
+            if self._value("PRAGMA application_id") != _APPLICATION:
+                raise StoreError(f"{self.path} is a database, but not the store of a run")
+            version = self._value("PRAGMA user_version")
+            if version != _VERSION:
+                raise StoreError(
+                    f"{self.path} has the format {version}, mnngp {__version__} reads {_VERSION}"
+                    + ("; a newer mnngp reads it" if version > _VERSION else "")
+                )
+            found = self._connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+            if sorted(found) != sorted(("table", name, sql) for name, sql in _TABLES.items()):
+                raise StoreError(f"{self.path} does not have the tables of a store; it was changed or damaged")
+        _ = self.protocol
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def protocol(self) -> Protocol:
+        """What is run."""
+        about = self._run()
+        try:
+            mapping = json.loads(about["protocol"])
+            return Protocol.of({**mapping, "title": about["title"]})
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise StoreError(f"{self.path} does not hold a protocol that mnngp {__version__} knows: {error}") from error
+
+    def results(self) -> list[Result]:
+        """All finished cells, in the order in which they were finished."""
+        return [result for _, _, result in self.news(0)]
+
+    def news(self, after: int) -> list[tuple[int, str, Result]]:
+        """What was finished after the cell with that number: numbers, keys and results."""
+        with self._errors("read"):
+            names = ", ".join(f'"{name}"' for name in _COLUMNS)
+            query = f"SELECT rowid, key, {names} FROM cell WHERE rowid > ? ORDER BY rowid"
+            rows = self._connection.execute(query, (after,)).fetchall()
+        return [(number, str(key), self._result(row)) for number, key, *row in rows]
+
+    def has(self, group: Group) -> set[int]:
+        """The depths of a group that are finished."""
+        keys = {group.key(depth): depth for depth in group.depths}
+        with self._errors("read"):
+            marks = ", ".join("?" * len(keys))
+            found = self._connection.execute(f"SELECT key FROM cell WHERE key IN ({marks})", list(keys)).fetchall()
+        return {keys[key] for (key,) in found}
+
+    def about(self) -> dict[str, Any]:
+        """When and where the run began, and how far it is: created, version, commit, machine, cells, done, failed, open."""
+        run = self._run()
+        about: dict[str, Any] = {name: run.get(name) or None for name in ("title", "created", "version", "commit", "machine")}
+        with self._errors("read"):
+            count = dict(self._connection.execute("SELECT status, count(*) FROM cell GROUP BY status").fetchall())
+        done, failed, cells = count.get("done", 0), count.get("failed", 0), len(self.protocol)
+        return about | {"cells": cells, "done": done, "failed": failed, "open": max(0, cells - done - failed)}
+
+    def _run(self) -> dict[str, str]:
+        with self._errors("read"):
+            return {str(name): str(value) for name, value in self._connection.execute("SELECT name, value FROM run")}
+
+    def _result(self, row: Sequence[Any]) -> Result:
+        values = []
+        for field, value in zip(fields(Result), row, strict=True):
+            kind, _, optional = str(field.type).partition(" | ")
+            right = type(value).__name__ == kind and not (isinstance(value, float) and not math.isfinite(value))
+            if not right and not (value is None and optional):
+                raise StoreError(
+                    f"{self.path} holds {field.name} = {value!r}, which is not of type {kind}; it was changed or damaged"
+                )
+            values.append(value)
+        result = Result(*values)
+        if result.status not in ("done", "failed") or (result.status == "done") == (result.test_accuracy is None):
+            raise StoreError(f"{self.path} holds a cell with the status {result.status!r}; it was changed or damaged")
+        return result
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def add(self, results: Iterable[tuple[str, Result]]) -> None:
+        """Commit finished cells with their keys, all or none; what is there already stays."""
+        marks = ", ".join("?" * (1 + len(_COLUMNS)))
+        rows = [(key, *astuple(result)) for key, result in results]
+        with self._transaction():
+            self._connection.executemany(f"INSERT INTO cell VALUES ({marks}) ON CONFLICT DO NOTHING", rows)
+
+    def forget_failed(self) -> int:
+        """Open failed cells again. Returns how many there were."""
+        with self._transaction():
+            return self._connection.execute("DELETE FROM cell WHERE status = 'failed'").rowcount
+
+    def claim(self, start: int, count: int = 1) -> bool:
+        """Try to get the locks of some groups, by their numbers. They are kept until ``release`` or the end of the process."""
+        with self._errors("locked"):
+            if self._locks is None:
+                self._locks = open(f"{self.path.resolve()}.lock", "ab")  # noqa: SIM115
+            return _lock(self._locks, start, count)
+
+    def release(self, start: int, count: int = 1) -> None:
+        if self._locks is not None:
+            _unlock(self._locks, start, count)
+
+    def close(self) -> None:
+        self._connection.close()
+        if self._locks is not None:
+            self._locks.close()
+            self._locks = None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # --- SQLite -----------------------------------------------------------------------------------------------------
+
+    def _value(self, query: str) -> Any:
+        return self._connection.execute(query).fetchone()[0]
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._errors("written"):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """SQLite's errors, as ours."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise _translated(self.path, what, error) from error
+
+    @contextlib.contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+
+class _HotJournalError(StoreError):
+    """A killed process left the file in the middle of a change, and it was opened to be read only."""
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    try:
+        uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
+        connection = sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("SELECT count(*) FROM sqlite_master")  # the first look at the file itself
+    except sqlite3.Error as error:
+        raise _translated(path, "opened", error) from error
+    return connection
+
+
+def _translated(path: Path, what: str, error: Exception) -> StoreError:
+    """An error with its remedy, in one line."""
+    name, text = getattr(error, "sqlite_errorname", ""), str(error)
+    kept = "what is finished is kept, and the same command goes on"
+    if name.startswith(("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY")):
+        return _HotJournalError(f"{path} was left in the middle of a change; open it once where it can be written")
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        return StoreError(f"{path} is not the store of a run, or is damaged: {text}")
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+        text += f"; {kept} when there is room"
+    elif name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_CANTOPEN")):
+        text += "; is its folder writable?"
+    elif name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        text = f"another process has kept it for {_PATIENCE:.0f} seconds; {kept}"
+    return StoreError(f"{path} cannot be {what}: {text}")
+
+
+def _writable(path: Path) -> None:
+    """SQLite opens a file that it may not write all the same, and complains late."""
+    if path.exists() and not os.access(path, os.W_OK):
+        raise StoreError(f"{path} cannot be written: it is read-only")
+    if not os.access(path.parent, os.W_OK):
+        raise StoreError(f"{path} cannot be written: the folder {path.parent.absolute()} is read-only")
+
+
+# --- locks of the operating system ---------------------------------------------------------------------------------------
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: IO[bytes], start: int, count: int) -> bool:
+        file.seek(start)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, count)
+        except OSError:
+            return False
+        return True
+
+    def _unlock(file: IO[bytes], start: int, count: int) -> None:
+        file.seek(start)
+        msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, count)
+
+else:
+    import fcntl
+
+    def _lock(file: IO[bytes], start: int, count: int) -> bool:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, count, start)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def _unlock(file: IO[bytes], start: int, count: int) -> None:
+        fcntl.lockf(file, fcntl.LOCK_UN, count, start)
+
+
+# --- where and with what -------------------------------------------------------------------------------------------------
+
+
+def now() -> str:
+    """The time, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def machine() -> str:
+    """Operating system, processor and cores; no names of hosts or users."""
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        processor = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return f"{platform.system()} {platform.machine()}, {processor}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+@lru_cache(maxsize=1)
+def commit() -> str | None:
+    """The commit of the package's sources if they are a checkout, with "+" if they were changed since; or None."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parents[1]), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20.0).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # an environment may lie in a checkout of something else
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
