@@ -3,7 +3,10 @@
     python benchmarks/ordered.py --mnist DIR     DIR holds MNIST's four files
 
 n = 1,000 training images, rank 2, bias variance 0.34, weight variance 0.1, noise 1e-10, accuracy on 5,000 test images. "Plain" is
-the Cholesky factorisation of K + noise with the paper's policy, signal variance one, as anybody would write it.
+the Cholesky factorisation of K + noise with the paper's policy, signal variance one, as anybody would write it. "Distance form" is
+the classifier, which differs in two things and needs both. It finds its signal variance: with a signal of one the noise hides what
+the images differ by from depth 9 on, and the distance form is exactly as poor as "plain". And it factors distances: with the signal
+found variance, rounding ends the plain factorisation at depth 13. docs/guide.md, "The ordered phase", has all four for digits.
 """
 
 import argparse

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import tracemalloc
 
 import mpmath
 import numpy as np
@@ -10,8 +11,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mnngp import Erf, Maxout, MaxoutGPRegressor, MaxoutKernel, NetworkKernel, ReLU
-from mnngp.errors import AccuracyWarning, FactorizationError, InputError
+from mnngp import Erf, Maxout, MaxoutGPRegressor, MaxoutKernel, NetworkKernel, ReLU, Tanh
+from mnngp.errors import AccuracyWarning, FactorizationError, InputError, ScaleError
 from mnngp.inference import Posterior, log_evidence_gradient
 from mnngp.inference import packed as packed_module
 from mnngp.inference import posterior as posterior_module
@@ -159,6 +160,20 @@ def test_chunks_do_not_matter(table, monkeypatch):
     np.testing.assert_allclose(other, variance, rtol=1e-10)
     np.testing.assert_allclose(posterior.mean(np.tile(new, (10, 1))), mean, rtol=1e-12)
     np.testing.assert_allclose(posterior.precision(np.arange(len(X))), posterior.precision(), rtol=1e-10)
+
+
+def test_new_points_are_held_one_part_at_a_time(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(100, 2000)), rng.normal(size=(1200, 2000))
+    posterior = Posterior(MaxoutKernel(1, 2), X, X[:, 0], 0.1)
+    monkeypatch.setattr(posterior_module, "_CHUNK", 1)
+    part = 8 * posterior._at_a_time() * 2000
+    tracemalloc.start()
+    try:
+        posterior.mean(new)
+        assert tracemalloc.get_traced_memory()[1] < 1.6 * part  # measured: 1.2, with two threads
+    finally:
+        tracemalloc.stop()
 
 
 def test_single_precision(table):
@@ -324,6 +339,11 @@ def test_a_prior_without_any_variation_is_said():
     np.testing.assert_allclose(posterior.mean(X), posterior.mean(X)[0])
     with pytest.warns(AccuracyWarning, match="dtype='float64'"):
         Posterior(MaxoutKernel(60, 2, 0.05, 0.3, dtype="float32"), X, np.arange(5.0), 0.1)
+    for size in (1e-155, 1e-160, 1e-162):  # distances among the numbers below the normal ones, where 1/κ overflows
+        with pytest.warns(AccuracyWarning, match="features should be of the size of one"):
+            posterior = Posterior(MaxoutKernel(1, 2), size * X, np.arange(5.0), 0.1)
+        assert posterior.report.contraction == 1.0
+        assert np.isfinite(posterior.mean(size * X)).all()
 
 
 def test_contraction_is_one_where_points_are_apart():
@@ -359,6 +379,7 @@ def test_warnings_point_at_the_line_that_called_the_package(table):
         lambda: fixed.fit(near, near[:, 0]),
         lambda: pipeline.fit(near, near[:, 0]),
         lambda: MaxoutGPRegressor(2000, 2, 0.05, 0.3, "nngp").fit(X, y),
+        lambda: NetworkKernel([Tanh()])(1e3 * X),
     ]
     for call in calls:
         with pytest.warns(AccuracyWarning) as caught:
@@ -380,6 +401,15 @@ def test_the_papers_policy_multiplies_by_ten(table, monkeypatch):
         posterior = Posterior(MaxoutKernel(3, 4), X, y, 1e-10, policy="paper")
     np.testing.assert_allclose(posterior.noise_var, 1e-7, rtol=1e-6)
     assert posterior.report.added == pytest.approx(1e-7 - 1e-10)
+
+
+def test_a_scale_that_does_not_fit_has_a_remedy_for_estimators(table):
+    X, y, _ = table
+    with pytest.raises(ScaleError, match=r"X\[0\] is too long.*an estimator does with normalize='standard'"):
+        MaxoutGPRegressor(normalize=None).fit(1e200 * X, y)
+    MaxoutGPRegressor(max_trials=1).fit(1e200 * X, y)
+    with pytest.raises(ScaleError, match=r"float64 cannot hold: choose weight_var nearer .* or scale the features"):
+        MaxoutGPRegressor(depth=100, weight_var=1e10).fit(X, y)
 
 
 def test_giving_up_is_an_error(table, monkeypatch):

@@ -254,21 +254,29 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
 
     Parameters
     ----------
-    depth, rank, weight_var, bias_var, kind
-        Of the ``MaxoutKernel``.
+    depth : int, optional
+        Number of hidden layers of the ``MaxoutKernel``.
+    rank : int, optional
+        Number of linear maps its units take the maximum of.
+    weight_var : float, or sequence of depth + 1 floats, optional
+        Variance of its weights, times the fan-in.
+    bias_var : float, or sequence of depth + 1 floats, optional
+        Variance of its biases.
+    kind : "nngp" or "ntk", optional
+        The covariance of the network at its random initialisation, or its tangent kernel.
     noise_var : float, optional
         Variance of the noise in the targets; of one with the sample weight w it is ``noise_var / w``.
     signal_var : float, optional
         What the kernel is multiplied by. If None it is found from the data, and the targets are centred, unless all other
         hyperparameters are given: then it is one, and the targets are taken as they are (centre them yourself): the process is
         fully specified, and is that of scikit-learn's ``GaussianProcessRegressor``. They are also taken as they are if it is given.
-    normalize : "standard", "sphere" or None
+    normalize : "standard" or "sphere" or None
         What is done to the features: each column standardised, each row standardised (as in the paper), or nothing.
     dtype : "float64" or "float32"
         Of the kernel matrix and its factor.
     max_trials : int
         Kernels to try at most.
-    random_state : int, RandomState or None
+    random_state : int or RandomState or None
         For the subset that kernels are compared on, where there are many points.
     progress : bool, optional
         Whether to show a progress bar; by default if it takes long and standard error is a terminal.
@@ -388,15 +396,31 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
 
     Parameters
     ----------
-    depth, rank, weight_var, bias_var, kind
-        Of the ``MaxoutKernel``.
+    depth : int, optional
+        Number of hidden layers of the ``MaxoutKernel``.
+    rank : int, optional
+        Number of linear maps its units take the maximum of.
+    weight_var : float, or sequence of depth + 1 floats, optional
+        Variance of its weights, times the fan-in.
+    bias_var : float, or sequence of depth + 1 floats, optional
+        Variance of its biases.
+    kind : "nngp" or "ntk", optional
+        The covariance of the network at its random initialisation, or its tangent kernel.
     noise_var : float, optional
         Variance of the noise in the class memberships; of a row with the sample weight w it is ``noise_var / w``.
     signal_var : float, optional
         What the kernel is multiplied by. If None it is found from the data, even if all others are given: the scale of a class
         membership means nothing by itself.
-    normalize, dtype, max_trials, random_state, progress
-        As for ``MaxoutGPRegressor``.
+    normalize : "standard" or "sphere" or None
+        What is done to the features: each column standardised, each row standardised (as in the paper), or nothing.
+    dtype : "float64" or "float32"
+        Of the kernel matrix and its factor.
+    max_trials : int
+        Kernels to try at most.
+    random_state : int or RandomState or None
+        For the subset that kernels are compared on, where there are many points.
+    progress : bool, optional
+        Whether to show a progress bar; by default if it takes long and standard error is a terminal.
 
     Attributes
     ----------

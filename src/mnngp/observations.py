@@ -78,6 +78,8 @@ class Observations:
 
     def standardized(self, offset: Vector, unit: Vector) -> Observations:
         """With targets in other units."""
+        if not offset.any() and np.all(unit == 1.0):
+            return self
         return replace(self, y=(self.y - offset) / unit, within=self.within / unit**2, row_y=(self.row_y - offset) / unit)
 
     def subset(self, chosen: Integers) -> Observations:

@@ -40,7 +40,9 @@ class Scaling:
 
     def __call__(self, X: Matrix) -> Matrix:
         if self.way == "standard":
-            return np.asarray((X - self.mean) / self.scale)
+            result: Matrix = X - self.mean
+            result /= self.scale
+            return result
         if self.way == "sphere":
             centred = X - X.mean(axis=1, keepdims=True)
             size = np.abs(centred).max(axis=1, keepdims=True)

@@ -10,7 +10,6 @@ Unequal variances cost nothing extra, and what a cut at degree K leaves out is k
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from scipy.special import erf, ndtr
 
 from mnngp.activations.base import Activation
 from mnngp.activations.series import Vector
-from mnngp.errors import AccuracyWarning
+from mnngp.errors import warn_of_accuracy
 
 _STEP = 1.0 / 64.0
 _NODES = np.arange(-832, 833) * _STEP  # to ±13, where √density is below 1e-18, and Hermite functions are at most one
@@ -95,11 +94,9 @@ class SmoothActivation(Activation):
         """Return ``terms``, with a warning where the series is not accurate."""
         count, remainder = self.terms(largest)
         if not remainder <= _TOLERATED:
-            warnings.warn(
+            warn_of_accuracy(
                 f"the Hermite series of {self!r} at variance {largest:.3g} leaves out {remainder:.1e} of the slope's variance "
-                f"after {count} terms; bring the variance down (standardise the inputs, or a smaller weight_var)",
-                AccuracyWarning,
-                stacklevel=2,
+                f"after {count} terms; bring the variance down (standardise the inputs, or a smaller weight_var)"
             )
         return count
 

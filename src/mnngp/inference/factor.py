@@ -73,13 +73,14 @@ def contraction(network: Network, x: Points) -> float:
     if network.tangent or len(x) < 2:
         return 1.0
     chosen = np.unique(np.linspace(0, len(x) - 1, _SAMPLE).astype(np.int64))
-    u = distances(network, Points(x.directions[chosen], x.square_lengths[chosen])).astype(np.float64)
+    u = distances(network, x.subset(chosen)).astype(np.float64)
     largest = float(u.max())
-    if largest == 0.0:
+    if largest < np.finfo(network.dtype).tiny:  # below it digits are lost, and 1/κ overflows
         warn_of_accuracy(
             f"all correlations at depth {network.depth} are one to the last digit of {network.dtype}, distances included: the "
             "prior is a constant function and the predictions will be, too. Choose a smaller depth or a larger weight_var"
-            + (", or dtype='float64'" if network.dtype == np.float32 else ""),
+            + (", or dtype='float64'" if network.dtype == np.float32 else "")
+            + "; features should be of the size of one (the estimators see to that with normalize='standard')"
         )
         return 1.0
     kappa = 4.0 * largest
@@ -134,7 +135,7 @@ def factorize(
         warn_of_accuracy(
             f"the covariance of {n} targets was not positive definite in {network.dtype}: {added:.1e} was added to the noise "
             f"variance ({added / unit:.0e} of the kernel's scale, {attempt} attempts). A larger noise_var avoids it"
-            + (", dtype='float64' may, too" if network.dtype == np.float32 else ""),
+            + (", dtype='float64' may, too" if network.dtype == np.float32 else "")
         )
     return Factor(packed, kappa, noise_var + added, Report(added, attempt, kappa, condition))
 

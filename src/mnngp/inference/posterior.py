@@ -221,8 +221,12 @@ class Posterior:
         size = self._at_a_time()
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
-            x = Points.of("X", rows[part], self._network.dtype)
-            yield part, self._sigma(x), self._cross(x)
+            yield part, *self._seen(rows[part])
+
+    def _seen(self, rows: Matrix) -> tuple[Vector, Matrix]:
+        """σ and correlations; a function of its own, so that the points are gone when the next ones are made."""
+        x = Points.of("X", rows, self._network.dtype)
+        return self._sigma(x), self._cross(x)
 
     def _at_a_time(self) -> int:
         """New points in one part. Their kernel takes 1/32 of the factor's memory, or what ``_CHUNK`` says if that is more."""

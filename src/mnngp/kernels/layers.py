@@ -141,7 +141,8 @@ def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -
         ref = float(np.ldexp(points.reference, 2 * points.exponent))
     if not (np.isfinite(v).all() and np.isfinite(ref)):
         raise ScaleError(
-            f"the variance before {activation!r} overflows float64; choose a smaller weight_var for the layers before it"
+            f"the variance before {activation!r} overflows float64; scale the features down, or choose a smaller weight_var for "
+            "the layers before it"
         )
     e = np.ldexp(points.deviation, 2 * points.exponent)
     points.exponent = 0

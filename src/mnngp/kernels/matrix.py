@@ -275,9 +275,10 @@ def scale_shift(network: Network, points: Diagonal, normalized: bool) -> int:
     if not limits.minexp < 2 * power - 2 <= 2 * power + 1 < limits.maxexp:
         raise ScaleError(
             f"the kernel is about 1e{2.0 * power * math.log10(2.0):.0f} at depth {network.depth}, which {network.dtype} cannot "
-            f"hold: choose weight_var nearer the activation's critical_weight_var or a smaller depth, "
+            "hold: choose weight_var nearer the activation's critical_weight_var or a smaller depth, "
             + ("use dtype='float64', " if network.dtype == np.float32 else "")
-            + "or call kernel.normalized(X), which returns the kernel without its scale and the scale's logarithm"
+            + "or scale the features to the size of one (an estimator does with normalize='standard'). The kernel alone can be had "
+            "without its scale: kernel.normalized(X) returns it, and the scale's logarithm"
         )
     return 0
 

@@ -211,16 +211,20 @@ class MaxoutKernel(DeepKernel):
         Number of hidden layers, L in the paper.
     rank : int
         Number of linear maps a unit takes the maximum of, q in the paper.
-    weight_var, bias_var : float, or sequence of depth + 1 floats
-        Variances of the weights (times the fan-in) and of the biases, σ_w² and σ_b² in the paper: one for all layers,
-        or one for the affine map before each activation and one for the output.
+    weight_var : float, or sequence of depth + 1 floats
+        Variance of the weights (times the fan-in), σ_w² in the paper: one for all layers, or one for the affine map before each
+        activation and one for the output.
+    bias_var : float, or sequence of depth + 1 floats
+        Variance of the biases, σ_b² in the paper, likewise.
     kind : "nngp" or "ntk"
         The covariance of the network at its random initialisation, or its tangent kernel.
     dtype : "float64" or "float32"
         Type of the computation and of the result. The data may have any.
-    weight_var_bounds, bias_var_bounds : pair of floats or "fixed"
-        For optimisers of ``theta``, as in scikit-learn. A bias variance of zero is always fixed, and the upper bound of a
-        deep network's weight variance is lowered to where the kernel still fits its type.
+    weight_var_bounds : pair of floats or "fixed"
+        For optimisers of ``theta``, as in scikit-learn. The upper bound of a deep network's weight variance is lowered to where the
+        kernel still fits its type.
+    bias_var_bounds : pair of floats or "fixed"
+        Likewise. A bias variance of zero is always fixed.
 
     Examples
     --------
@@ -268,8 +272,13 @@ class NetworkKernel(DeepKernel):
     ----------
     layers : sequence of Activation
         The activation of each hidden layer, from the input on.
-    weight_var, bias_var, kind, dtype, weight_var_bounds, bias_var_bounds
-        As for ``MaxoutKernel``; sequences have ``len(layers) + 1`` values.
+    weight_var : float, or sequence of len(layers) + 1 floats
+        This and what follows are as for ``MaxoutKernel``.
+    bias_var : float, or sequence of len(layers) + 1 floats
+    kind : "nngp" or "ntk"
+    dtype : "float64" or "float32"
+    weight_var_bounds : pair of floats or "fixed"
+    bias_var_bounds : pair of floats or "fixed"
 
     Examples
     --------

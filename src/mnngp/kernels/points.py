@@ -68,5 +68,8 @@ class Points:
         threads.spread(split, range(0, count, rows), work=matrix.size)
         if not np.isfinite(lengths).all():
             row = int(np.argmin(np.isfinite(lengths)))
-            raise ScaleError(f"{name}[{row}] is too long: its squared length overflows float64; scale {name} down")
+            raise ScaleError(
+                f"{name}[{row}] is too long: its squared length overflows float64; scale {name} down (an estimator does with "
+                "normalize='standard')"
+            )
         return Points(directions, lengths)

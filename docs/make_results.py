@@ -1,0 +1,170 @@
+"""Make the tables and pictures of the results page from experiments/results/. Called by make_figures.py.
+
+`python docs/make_results.py RUN.sqlite …` first adds runs of `mnngp sweep` to that folder: a CSV file each, every cell a line.
+"""
+
+import csv
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+
+from mnngp import plots
+from mnngp.experiments import selection, tables
+from mnngp.experiments.store import Result, Store
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parent / "experiments" / "results"
+ROUNDED = {"validation_log_loss": 6, "test_log_loss": 6, "seconds": 3}
+COLORS = {"maxout": "#1b6ca8", "relu": "#c8553d", "tanh": "#6a6a6a"}
+
+
+def add(run: Path) -> Path:
+    """Write a run's finished cells to a CSV file; only repeats that are complete."""
+    with Store.open(run) as store:
+        results = [result for result in store.results() if result.status == "done"]
+        total = len(store.protocol) // store.protocol.repeats
+    count = {repeat: sum(result.repeat == repeat for result in results) for repeat in {result.repeat for result in results}}
+    whole = [result for result in results if count[result.repeat] == total]
+    if not whole:
+        raise SystemExit(f"{run}: no repeat is complete")
+    path = RESULTS / f"{run.stem}.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Result)], lineterminator="\n")
+        writer.writeheader()
+        for result in whole:
+            row = asdict(result)
+            writer.writerow({name: round(value, ROUNDED[name]) if name in ROUNDED else value for name, value in row.items()})
+    return path
+
+
+def read(name: str) -> list[Result]:
+    """The results of a run that was added; none if it was not."""
+    path, types = RESULTS / f"{name}.csv", get_type_hints(Result)
+
+    def value(name: str, text: str) -> Any:
+        kind = types[name]
+        if isinstance(kind, UnionType):
+            if not text:
+                return None
+            kind = next(option for option in get_args(kind) if option is not NoneType)
+        return text if kind is str or not callable(kind) or kind not in (int, float) else kind(text)
+
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [Result(**{name: value(name, text) for name, text in row.items()}) for row in csv.DictReader(file)]
+
+
+def rows_of(names: Iterable[str]) -> list[selection.Row]:
+    """The rows of several runs, each with as many repeats as it has."""
+    found = []
+    for name in names:
+        results = read(name)
+        if results:
+            found += selection.rows(results, 1 + max(result.repeat for result in results))
+    return sorted(found, key=lambda row: (row.dataset != "mnist", row.n_train))
+
+
+def at_the_papers_choice() -> str:
+    """Table 1 at the paper's hyperparameters, maxout and the two rows of Lee et al."""
+    names = [
+        f"table1-{dataset}-{size}" for dataset in ("mnist", "cifar10") for size in ("quick", "5000", "10000", "50000", "45000")
+    ]
+    return tables.as_markdown(tables.lines(rows_of(names)))
+
+
+def grid_names() -> list[str]:
+    """The runs of the paper's grid."""
+    return [f"grid-{dataset}-{size}" for dataset in ("mnist", "cifar10") for size in (100, 500, 1000)]
+
+
+def searched() -> str:
+    """The grid search: what was selected, for maxout, ReLU and tanh."""
+    return tables.as_markdown(tables.lines(rows_of(grid_names())))
+
+
+def side_by_side() -> str:
+    """The selected networks of the grid search, repeat by repeat on the same images: differences from maxout, paired."""
+    lines = ["| data | n_t | repeats | maxout | rank 2 alone | ReLU | tanh | ReLU - maxout | ReLU - rank 2 | tanh - maxout |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    rows = rows_of(grid_names())
+    for dataset, n_train in dict.fromkeys((row.dataset, row.n_train) for row in rows):
+        accuracies: dict[str, np.ndarray] = {}
+        for row in rows:
+            if (row.dataset, row.n_train) == (dataset, n_train) and row.best is not None and row.rank in (None, 2):
+                name = row.activation if row.rank is None else "rank 2"
+                accuracies[name] = np.array([result.test_accuracy for result in row.best.results])
+        cells = [tables.dataset_name(dataset), f"{n_train:,}", str(len(accuracies["maxout"]))]
+        cells += [f"{accuracies[name].mean():.4f}" for name in ("maxout", "rank 2", "relu", "tanh")]
+        for one, other in (("relu", "maxout"), ("relu", "rank 2"), ("tanh", "maxout")):
+            difference = accuracies[one] - accuracies[other]
+            spread = f" ± {difference.std(ddof=1) / np.sqrt(len(difference)):.4f}" if len(difference) > 1 else ""
+            cells.append(f"{difference.mean():+.4f}{spread}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def accuracy_figure(path: Path) -> None:
+    """Figure 2's shape: test accuracy by training images at the paper's hyperparameters, with the paper's points."""
+    figure, axes = plots.new_figure(figsize=(9.6, 3.8), ncols=2)
+    for ax, dataset in zip(axes[0], ("mnist", "cifar10"), strict=True):
+        names = [f"table1-{dataset}-{size}" for size in ("quick", "5000", "10000", "50000", "45000")]
+        lines = [line for line in tables.lines(rows_of(names)) if line.ours is not None and line.paper is not None]
+        for activation, color in COLORS.items():
+            mine = [line for line in lines if line.activation == activation]
+            sizes = [line.n_train for line in mine]
+            spread = [line.ours.deviation or 0.0 for line in mine]
+            label = tables.network_name(activation)
+            ax.errorbar(sizes, [line.ours.mean for line in mine], spread, color=color, marker="o", ms=4, capsize=2, label=label)
+            ax.plot(sizes, [line.paper.accuracy for line in mine], ls="none", marker="x", ms=7, color=color)
+        ax.set(
+            title=f"{tables.dataset_name(dataset)}: ours (lines) and the paper's (crosses)", xscale="log", xlabel="training images"
+        )
+        ax.legend(frameon=False)
+    axes[0][0].set_ylabel("test accuracy")
+    figure.savefig(path, dpi=130)
+
+
+def heat_maps(path: Path, name: str = "grid-mnist-1000") -> None:
+    """Figure 3's shape: validation accuracy over the variances, a panel a rank and depth."""
+    results = [result for result in read(name) if result.activation == "maxout"]
+    ranks, depths = (sorted({getattr(result, key) for result in results}) for key in ("rank", "depth"))
+    weights, biases = (sorted({getattr(result, key) for result in results}) for key in ("weight_var", "bias_var"))
+    mean: dict[tuple[int, int], np.ndarray] = {(q, L): np.zeros((len(biases), len(weights))) for q in ranks for L in depths}
+    repeats = 1 + max(result.repeat for result in results)
+    for result in results:
+        place = biases.index(result.bias_var), weights.index(result.weight_var)
+        mean[result.rank, result.depth][place] += result.validation_accuracy / repeats
+    best = max(values.max() for values in mean.values())
+    figure, axes = plots.new_figure(figsize=(9.6, 5.0), nrows=len(ranks), ncols=len(depths))
+    for (rank, depth), values in mean.items():
+        ax = axes[ranks.index(rank)][depths.index(depth)]
+        image = ax.imshow(values, origin="lower", cmap="viridis", vmin=best - 0.03, vmax=best, aspect="auto")
+        ax.set_title(f"q = {rank}, depth {depth}", fontsize=8)
+        ticks = range(0, 8, 7)
+        ax.set_xticks(ticks, [f"{weights[k]:.1f}" for k in ticks], fontsize=7)
+        ax.set_yticks(ticks, [f"{biases[k]:.2f}" for k in ticks], fontsize=7)
+    axes[-1][0].set_xlabel("σ_w²", fontsize=8)
+    axes[-1][0].set_ylabel("σ_b²", fontsize=8)
+    figure.colorbar(image, ax=[ax for line in axes for ax in line], label="mean validation accuracy", extend="min", shrink=0.8)
+    figure.savefig(path, dpi=130)
+
+
+def write_all() -> None:
+    """Write what the page includes."""
+    generated, figures = HERE / "generated", HERE / "figures"
+    for name, make in {"results_paper": at_the_papers_choice, "results_grid": searched, "results_pairs": side_by_side}.items():
+        (generated / f"{name}.md").write_text(make())
+    accuracy_figure(figures / "results_accuracy.png")
+    heat_maps(figures / "results_grid.png")
+
+
+if __name__ == "__main__":
+    for run in sys.argv[1:]:
+        print(add(Path(run)))
+    write_all()
