@@ -11,7 +11,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.demo  ## classify digits with infinitely wide networks, and draw a picture (mnngp-demo.png)
+demo: $(VENV)/.demo  ## classify digits with infinitely wide networks, and write a report (mnngp-demo.html)
 	$(BIN)/mnngp demo
 
 test: $(VENV)/.dev  ## run all tests

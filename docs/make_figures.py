@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import make_results
 import make_tables
 import measurements
 import numpy as np
@@ -183,6 +184,7 @@ def main() -> None:
     for name in sorted(file.name for file in FIGURES.glob("*.png")):
         print(f"written: docs/figures/{name}")
     make_tables.main()
+    make_results.write_all()
 
 
 if __name__ == "__main__":
