@@ -183,6 +183,6 @@ def _network(result: Result) -> str:
 
 def _duration(seconds: float) -> str:
     if seconds < 100.0:
-        return f"{seconds:.3g} s"
+        return f"{seconds:.1f} s" if seconds < 10.0 else f"{seconds:.0f} s"
     minutes = round(seconds / 60.0)
     return f"{minutes} min" if minutes < 100 else f"{minutes / 60.0:.1f} h"

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,12 @@ from threadpoolctl import threadpool_limits
 
 from mnngp import __version__
 from mnngp.data import Images, standardised
-from mnngp.errors import AccuracyWarning, MnngpError
+from mnngp.errors import AccuracyWarning, InputError, MnngpError
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.experiments.store import Result, Store, commit, now
 from mnngp.inference.factor import factorize
 from mnngp.inference.posterior import Posterior
-from mnngp.kernels import sphere, threads
+from mnngp.kernels import layout, sphere, threads
 from mnngp.kernels.matrix import standard_deviations
 from mnngp.kernels.points import Points
 
@@ -46,8 +47,8 @@ Finished = list[tuple[str, Result]]  # cells of one group, by their keys
 SMALL = 2048  # training images up to which a cell is one thread's work
 _CLASSES = 10
 _KEPT = 1 << 31  # bytes of angles that are kept for all networks of a split; more are computed for each anew
-_PART = 1 << 17  # pairs of images at a time: they stay in a core's cache
-_LEAST_ROWS = 192  # or, for many training images, this many rows: a matrix product at full speed
+_PART = 1 << 17  # pairs of images at a time, which stay in a core's cache; for many training images more,
+_ROWS = layout.TASK  # because rows come in multiples of these: so products are the same, kept or not
 _SHARPEST = 1e6
 _POLL = 0.5  # seconds between two looks at what other processes have finished
 
@@ -107,6 +108,8 @@ def run(protocol: Protocol, store: Store, images: Images, watcher: Watcher | Non
     Other processes may do the same with the same store. A cell that fails is recorded with its error. An interrupt (Ctrl-C) ends
     it: what was being computed is given up, what is committed stays, and the next call goes on.
     """
+    if images.name != protocol.dataset:
+        raise InputError(f"images must be those of the protocol, {protocol.dataset}, got {images.name}")
     with warnings.catch_warnings():
         # What had to be added to the noise is in each result.
         warnings.simplefilter("ignore", AccuracyWarning)
@@ -121,6 +124,11 @@ class _Sweep:
         self.open = units(protocol)
         self.known: set[str] = set()  # keys of finished cells
         self.last, self.looked = 0, 0.0  # the last of them, and when that was
+
+    @cached_property
+    def test(self) -> Points:
+        """The test images, which all splits share."""
+        return _points(self.images.X_test[: self.protocol.test])
 
     def run(self) -> None:
         self.watcher.begin(len(self.protocol), self._look())
@@ -177,7 +185,7 @@ class _Sweep:
         if not ahead:
             return
         self.watcher.preparing(split)
-        data = _Prepared(self.protocol, self.images, split)
+        data = _Prepared(self.protocol, self.images, self.test, split)
         running: dict[Future[Finished], Unit] = {}
         pool = ThreadPoolExecutor(workers, thread_name_prefix="cell")
         with threadpool_limits(limits=1, user_api="blas") if small else nullcontext():
@@ -257,18 +265,17 @@ class _Sweep:
 class _Prepared:
     """The images of a split, as points on a sphere, and the angles between them."""
 
-    def __init__(self, protocol: Protocol, images: Images, split: Split) -> None:
+    def __init__(self, protocol: Protocol, images: Images, test: Points, split: Split) -> None:
         train, validation = rows(protocol, split, len(images.y))
         self.policy, self.noise_var = protocol.policy, protocol.noise_var
         self.targets = np.eye(_CLASSES)[images.y[train]] - 0.1
-        self.labels = np.concatenate([images.y[validation], images.y_test[: protocol.test]])
-        self.validation = len(validation)
+        self.labels = np.concatenate([images.y[validation], images.y_test[: len(test)]])
+        self.others = _points(images.X[validation]), test
         points = _points(images.X[train])
-        self.others = _points(np.concatenate([images.X[validation], images.X_test[: protocol.test]]))
-        interval = sphere.window(self.others, points)
-        keep = 8 * len(train) * (len(train) // 2 + len(self.labels)) <= _KEPT
-        self.points = sphere.on_sphere(points, interval, keep=keep)
-        self.angles = sphere.half_angles(self.others, points) if keep else None
+        several = sum(len(group.depths) for group in protocol.groups if group.split == split) > 1
+        keep = several and 8 * len(train) * (len(train) // 2 + len(self.labels)) <= _KEPT
+        self.points = sphere.on_sphere(points, sphere.window(self.others[0], points), keep=keep)
+        self.angles = [sphere.half_angles(some, points) for some in self.others] if keep else None
 
     def cell(self, group: Group, depth: int, step: Any) -> dict[str, Any]:
         """Fit, predict and score."""
@@ -277,7 +284,7 @@ class _Prepared:
         if not np.isfinite(mean).all():
             raise MnngpError("the posterior means are not finite")
         right = mean.argmax(axis=1) == self.labels
-        parts = slice(0, self.validation), slice(self.validation, None)
+        parts = slice(0, len(self.others[0])), slice(len(self.others[0]), None)
         validation, test = (Evidence(mean[part], self.labels[part]) for part in parts)
         sharpness = validation.sharpness()
         return {
@@ -307,20 +314,27 @@ class _Prepared:
         curve = sphere.curve(posterior._network, float(self.points.square_lengths[0]), self.points.window)
         result, n = np.empty((len(self.labels), _CLASSES)), len(self.points)
 
-        def task(part: slice) -> None:
+        def task(part: tuple[int, int, int]) -> None:
             step()
-            angles = self.angles[part] if self.angles is not None else sphere.half_angles(self._others(part), self.points)
+            which, start, stop = part
+            some = self.others[which]
+            if self.angles is not None:
+                angles = self.angles[which][start:stop]
+            else:
+                angles = sphere.half_angles(Points(some.directions[start:stop], some.square_lengths[start:stop]), self.points)
             kernel = np.empty_like(angles)
             curve.entries(angles, kernel, contraction=posterior.report.contraction)
-            result[part] = posterior._mean(kernel, np.full(len(kernel), posterior._deviation[0]))
+            place = start + which * len(self.others[0])
+            result[place : place + len(kernel)] = posterior._mean(kernel, np.full(len(kernel), posterior._deviation[0]))
 
-        height = max(_LEAST_ROWS, _PART // n)
-        parts = [slice(start, start + height) for start in range(0, len(result), height)]
+        height = _ROWS * max(1, _PART // (n * _ROWS))
+        parts = [
+            (which, start, min(start + height, len(some)))
+            for which, some in enumerate(self.others)
+            for start in range(0, len(some), height)
+        ]
         threads.spread(task, parts, work=len(result) * n)
         return result
-
-    def _others(self, part: slice) -> Points:
-        return Points(self.others.directions[part], self.others.square_lengths[part])
 
 
 def rows(protocol: Protocol, split: Split, count: int) -> tuple[Labels, Labels]:
