@@ -254,7 +254,7 @@ def _draw_regression(ax: Any) -> None:
     ax.plot(line, mean, color="#1b6ca8", label="mean")
     ax.plot(x, y, ".", color="#222222", ms=4)
     kernel = model.kernel_
-    ax.set(title=f"Chosen by itself: {kernel.kind}, rank {kernel.rank}, depth {kernel.depth}", xlabel="x", ylim=(-4.0, 4.0))
+    ax.set(title=f"Chosen: {kernel.kind}, rank {kernel.rank}, depth {kernel.depth}", xlabel="x", ylim=(-4.0, 4.0))
     ax.legend(fontsize=8, frameon=False, loc="upper left")
 
 

@@ -35,10 +35,8 @@ from mnngp.data import Images, standardised
 from mnngp.errors import AccuracyWarning, InputError, MnngpError
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.experiments.store import Result, Store, commit, now
-from mnngp.inference.factor import factorize
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels import layout, sphere, threads
-from mnngp.kernels.matrix import standard_deviations
 from mnngp.kernels.points import Points
 
 Matrix = NDArray[Any]
@@ -297,17 +295,8 @@ class _Prepared:
         }
 
     def _posterior(self, group: Group, depth: int, step: Any) -> Posterior:
-        kernel = group.kernel(depth)
-        network, noise = kernel._network(), np.full(len(self.points), self.noise_var)
-        deviation = standard_deviations(network, self.points)
-        factor = factorize(network, self.points, deviation, noise, policy=self.policy, progress=step)
-        nothing = np.empty(0)
-        posterior = Posterior.restored(
-            kernel, self.points, self.targets, 1.0, factor,
-            deviation=deviation, alpha=nothing, beta=nothing, t=nothing, c=math.inf, precision=None,
-        )  # fmt: skip
-        posterior._weigh()
-        return posterior
+        noise = np.full(len(self.points), self.noise_var)
+        return Posterior.on(group.kernel(depth), self.points, self.targets, noise, policy=self.policy, progress=step)
 
     def _mean(self, posterior: Posterior, step: Any) -> Matrix:
         """The posterior means at the other images, a part of them at a time."""

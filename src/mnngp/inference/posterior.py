@@ -100,15 +100,36 @@ class Posterior:
         if not isinstance(kernel, DeepKernel):
             raise InputError(f"kernel must be a MaxoutKernel or a NetworkKernel, got {kernel!r}")
         checks.one_of("policy", policy, ("relative", "paper"))
-        self.kernel = kernel
-        self.signal_var = checks.real("signal_var", signal_var, low=0.0, strict=True)
-        self._network = kernel._network()
-        rows = checks.points("X", X)
-        self._y, self._flat = as_targets(y, len(rows))
+        checks.real("signal_var", signal_var, low=0.0, strict=True)
+        network, rows = kernel._network(), checks.points("X", X)
+        y, self._flat = as_targets(y, len(rows))
         noise = _noise(noise_var, len(rows))
-        self._points = Points.of("X", rows, self._network.dtype)
-        deviation = math.sqrt(self.signal_var) * standard_deviations(self._network, self._points)
-        self._factor: Factor = factorize(self._network, self._points, deviation, noise, policy=policy, progress=progress)
+        self._condition(kernel, Points.of("X", rows, network.dtype), y, noise, signal_var, policy, progress)
+
+    @classmethod
+    def on(
+        cls, kernel: DeepKernel, points: Points, y: Matrix, noise_var: Vector, *, policy: str, progress: Progress | None
+    ) -> Posterior:
+        """As the class itself, for points that are prepared already."""
+        self = cls.__new__(cls)
+        self._flat = False
+        self._condition(kernel, points, y, noise_var, 1.0, policy, progress)
+        return self
+
+    def _condition(
+        self,
+        kernel: DeepKernel,
+        points: Points,
+        y: Matrix,
+        noise_var: Vector,
+        signal_var: float,
+        policy: str,
+        progress: Progress | None,
+    ) -> None:
+        self.kernel, self.signal_var, self._network = kernel, float(signal_var), kernel._network()
+        self._points, self._y = points, y
+        deviation = math.sqrt(self.signal_var) * standard_deviations(self._network, points)
+        self._factor: Factor = factorize(self._network, points, deviation, noise_var, policy=policy, progress=progress)
         self._deviation = np.where(deviation > 0.0, deviation, 1.0)
         self._precision: Vector | None = None
         self._weigh()
