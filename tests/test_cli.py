@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ import pytest
 from sklearn.datasets import load_wine
 
 import mnngp
+from mnngp import demo
+from mnngp.experiments.protocol import Protocol
+from mnngp.experiments.store import Store
 
 MNNGP = Path(sys.executable).with_name("mnngp")
 
@@ -68,8 +72,8 @@ def test_demo(tmp_path):
         (("phase", "--weight-var", "-1"), 1, "error: weight_var must be a finite number above 0, got -1.0"),
         (("phase", "--plot", "x.foo"), 2, "must end in .png, .pdf or .svg"),
         (("phase", "--bias-var", "nan"), 1, "error: bias_var must be a finite number at least 0, got nan"),
-        (("phase", "--plot", "/nonexistent/folder/x.html"), 2, "does not exist"),
-        (("demo", "-o", "/nonexistent/folder/x.html"), 2, "does not exist"),
+        (("phase", "--plot", "/nonexistent/folder/x.png"), 2, "does not exist"),
+        (("demo", "-o", "/nonexistent/folder/x.html"), 1, "does not exist"),
         (("nonsense",), 2, "No such command"),
     ],
 )
@@ -123,13 +127,45 @@ def test_fit_and_predict_numbers(wine):
 def test_mistakes_with_tables(wine):
     assert "did you mean 'label'?" in run("fit", "train.csv", "--target", "lable", "-o", "m", code=1, cwd=wine).stderr
     assert (
-        "folder nowhere does not exist" in run("fit", "train.csv", "--target", "label", "-o", "nowhere/m", code=2, cwd=wine).stderr
+        "folder nowhere does not exist" in run("fit", "train.csv", "--target", "label", "-o", "nowhere/m", code=1, cwd=wine).stderr
     )
     assert "nothing.csv" in run("fit", "nothing.csv", "--target", "label", "-o", "m", code=1, cwd=wine).stderr
     X = np.arange(10.0)[:, None]
     mnngp.MaxoutGPRegressor(depth=1).fit(X, X[:, 0]).save(wine / "plain.mnngp")
     assert "was not written by mnngp fit" in run("predict", "plain.mnngp", "new.csv", code=1, cwd=wine).stderr
     assert "is not a model file" in run("predict", "train.csv", "new.csv", code=1, cwd=wine).stderr
+
+
+def test_nothing_that_is_read_is_overwritten(wine):
+    before = (wine / "train.csv").read_bytes()
+    assert "it is the file that is read" in run("fit", "train.csv", "--target", "label", "-o", "train.csv", code=1, cwd=wine).stderr
+    assert (wine / "train.csv").read_bytes() == before
+    run("fit", "train.csv", "--target", "label", "-o", "model.mnngp", "--max-trials", "1", cwd=wine)
+    for name in ("model.mnngp", "new.csv"):
+        assert "it is the file that is read" in run("predict", "model.mnngp", "new.csv", "-o", name, code=1, cwd=wine).stderr
+    os.mkfifo(wine / "pipe")  # as /dev/null, which root could replace
+    assert "not an ordinary file" in run("fit", "train.csv", "--target", "label", "-o", "pipe", code=1, cwd=wine).stderr
+    store = wine / "run.sqlite"
+    Store.begin(store, Protocol.of(demo.PROTOCOL)).close()
+    before = store.read_bytes()
+    for command in ("table", "report"):
+        assert "it is the file that is read" in run(command, "run.sqlite", "-o", "run.sqlite", code=1, cwd=wine).stderr
+    assert store.read_bytes() == before
+    assert "0 of 960 cells are done" in run("table", "run.sqlite", cwd=wine).stderr
+
+
+def test_predictions_keep_what_is_wanted(wine):
+    run("fit", "train.csv", "--target", "label", "-o", "model.mnngp", "--max-trials", "1", cwd=wine)
+    run("predict", "model.mnngp", "new.csv", "--keep", "x1", "--keep", "size", "-o", "out.parquet", cwd=wine)
+    table, new = pl.read_parquet(wine / "out.parquet"), pl.read_csv(wine / "new.csv")
+    assert table.columns[:3] == ["x1", "size", "prediction"]
+    assert table["size"].to_list() == new["size"].to_list()
+    assert "no such column" in run("predict", "model.mnngp", "new.csv", "--keep", "y", code=1, cwd=wine).stderr
+    new.with_columns(pl.lit("huge").alias("size"), pl.lit(None, dtype=pl.String).alias("label")).write_csv(wine / "odd.csv")
+    result = run("predict", "model.mnngp", "odd.csv", cwd=wine)
+    assert "'size'" in result.stderr
+    assert "'huge'" in result.stderr
+    assert "accuracy" not in result.stderr  # no label to compare with
 
 
 def test_data(tmp_path):

@@ -822,7 +822,7 @@ def test_csv_in_other_clothes(tmp_path):
     assert tables.read(table(tmp_path, "a\n1\n2")).to_dict(as_series=False) == {"a": ["1", "2"]}
     blank = tables.read(table(tmp_path, 'a,b\n\n1,2\n\n"x\n\ny",4\n,\n\n\n'))
     assert blank.rows() == [("1", "2"), ("x\n\ny", "4"), (None, None)]  # blank lines are not rows, a line of gaps is
-    assert tables.read(table(tmp_path, "a,b,c\n1,2\n1,2,3\n")).rows() == [("1", "2", None), ("1", "2", "3")]
+    assert tables.read(table(tmp_path, "a,b,c\n1,2,\n  \n1,2,3\n")).rows() == [("1", "2", None), ("1", "2", "3")]
     quoted = tables.read(table(tmp_path, '"a ""b""","c,d"\n"1","2"\n'))
     assert quoted.to_dict(as_series=False) == {'a "b"': ["1"], "c,d": ["2"]}
     assert (
@@ -849,7 +849,14 @@ def test_an_index_that_pandas_wrote_is_left_out(tmp_path):
         ("t.csv", b"a,b\n", "is empty: it has 2 columns and 0 rows"),
         ("t.csv", b"a,b,a, b\n1,2,3,4\n", "has more than one column 'a', 'b'"),
         ("t.csv", b"a,b\n1,2\n3,\xe9\n", "is not UTF-8 text: byte 0xe9 in line 3; save it as UTF-8"),
-        ("t.csv", b"a,b\n1,2,3\n", "is damaged or not a table"),
+        ("t.csv", b"a,b\n1,2,3\n", r"t\.csv: line 2 has 3 fields, the header has 2$"),
+        ("t.csv", b'a,b,y\n\n"1\n\n1",2,3\n3,4,5,6\n', "line 6 has 4 fields, the header has 3$"),
+        (
+            "t.csv",
+            b"\r\n\r\na;b;y\r\n1;2;3\r\n\r\n3;4\r\n",
+            "line 6 has 2 fields, the header has 3; a gap is written as an empty field",
+        ),
+        ("t.tsv", b"a\tb\n1\n", "line 2 has 1 field, the header has 2; a gap"),
         ("t.csv", b'a,b\n1,"2\n3,4\n', "is damaged or not a table"),
         ("t.parquet", b"", "is damaged or not a table"),
         ("t.parquet", b"PAR1 nonsense PAR1", "is damaged or not a table"),
@@ -862,8 +869,9 @@ def test_files_that_are_no_tables(tmp_path, name, content, complaint):
 
 
 def test_paths_that_are_no_tables(tmp_path):
-    with pytest.raises(DataError, match=r"nowhere\.csv does not exist"):
-        tables.read(tmp_path / "nowhere.csv")
+    for name in ("nowhere.csv", "nowhere.xlsx", "nowhere"):
+        with pytest.raises(DataError, match=f"{name} is not there"):
+            tables.read(tmp_path / name)
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(DataError, match=r"folder\.csv is not a file"):
         tables.read(tmp_path / "folder.csv")
@@ -1015,8 +1023,10 @@ def test_typed_columns_that_do_not_fit():
         with pytest.raises(InputError, match=complaint):
             encoder.encode(pl.DataFrame(good | change))
     for column in ([[1], [2]], [{"a": 1}, {"a": 2}], [b"a", b"b"]):
-        with pytest.raises(InputError, match=r"column 'x' must hold numbers, dates or text, got .*; drop it"):
-            Encoder.of(pl.DataFrame({"x": column, "y": [1.5, 2.5]}), "y")
+        with pytest.raises(
+            InputError, match=r"'x y' must hold numbers, dates or text, got .*; drop it \(--drop 'x y' on the command line\)"
+        ):
+            Encoder.of(pl.DataFrame({"x y": column, "y": [1.5, 2.5]}), "y")
     with pytest.raises(InputError, match=r"frame must be a polars\.DataFrame"):
         encoder.encode([[1.0]])
     with pytest.raises(InputError, match="must have at least one row"):
@@ -1026,6 +1036,9 @@ def test_typed_columns_that_do_not_fit():
 def test_columns_without_any_value_in_new_rows():
     encoder = Encoder.of(pl.DataFrame({"x": [1.0, 3.0], "c": ["a", "b"], "d": ["2024-01-01", "2024-01-03"], "y": [1.5, 2.5]}), "y")
     np.testing.assert_array_equal(encoder.encode(pl.DataFrame({"x": [None], "c": [None], "d": [None]})), [[1, 0, 0, 19723]])
+
+
+HALVES = [0.5 * i for i in range(100)]
 
 
 def numbered(**columns):
@@ -1075,31 +1088,59 @@ def test_tasks(values, task, expected):
 def test_labels_are_the_same_whatever_their_type():
     for values in (["1", "0"], [1, 0], [1.0, 0.0]):
         assert Encoder.of(numbered(y=values * 50), "y", "classification").labelled(numbered(y=values * 50))[1][0] == "1"
-    assert "if they are classes, say task='classification'" in Encoder.of(numbered(y=[1, 0] * 50), "y").notes[0]
+    assert (
+        "if they are classes, say task='classification' (--task classification)"
+        in Encoder.of(numbered(y=[1, 0] * 50), "y").notes[0]
+    )
 
 
 @pytest.mark.parametrize(
     ("frame", "target", "options", "complaint"),
     [
-        (numbered(price=[1.5] * 100), "prise", {}, "the table has no column 'prise'; did you mean 'price'"),
-        (numbered(price=[1.5] * 100), "zzz", {}, "the table has no column 'zzz'; it has 'x', 'price'"),
-        (numbered(price=[1.5] * 100), "price", {"drop": ["xx"]}, "the table has no column 'xx'; did you mean 'x'"),
-        (numbered(price=[1.5] * 100), 3, {}, "the table has no column 3; it has"),
+        (numbered(price=HALVES), "prise", {}, "the table has no column 'prise'; did you mean 'price'"),
+        (numbered(price=HALVES), "zzz", {}, "the table has no column 'zzz'; it has 'x', 'price'"),
+        (numbered(price=HALVES), "price", {"drop": ["xx"]}, "the table has no column 'xx'; did you mean 'x'"),
+        (numbered(price=HALVES), 3, {}, "the table has no column 3; it has"),
         (
-            numbered(price=[1.5] * 100),
+            numbered(price=HALVES),
             "price",
             {"task": "guess"},
             "task must be one of 'regression', 'classification', got 'guess'",
         ),
-        (numbered(price=[1.5] * 100), "price", {"drop": ["x"]}, "no column of the table can be a feature: there is only 'price'"),
+        (numbered(price=HALVES), "price", {"drop": ["x"]}, "no feature is left: all columns but 'price' were dropped"),
+        (pl.DataFrame({"price": HALVES}), "price", {}, "no column of the table can be a feature: there is only 'price'"),
+        (numbered(c=["a"] * 100, y=HALVES), "y", {"drop": ["x"]}, "can be a feature: column 'c' is left out: it is always 'a'"),
+        (numbered(price=HALVES), "price", {"drop": ["price"]}, "column 'price' is the target and cannot be dropped"),
+        (numbered(y=[3] * 100), "y", {}, "column 'y' is always 3: there is nothing to predict"),
+        (numbered(y=["3", "3.0"] * 50), "y", {"task": "regression"}, "column 'y' is always 3: there is nothing to predict"),
+        (numbered(y=[3] * 100), "y", {"task": "classification"}, "column 'y' is always '3': there is nothing to predict"),
+        (numbered(y=[1.0, -5e300] * 50), "y", {}, r"column 'y' is too large \(-5e\+300\); give it in other units"),
         (numbered(y=[None] * 100), "y", {}, "column 'y' must have a value in some row, it has none"),
         (numbered(y=[math.nan] * 100), "y", {}, "column 'y' must have a value in some row, it has none"),
-        (numbered(y=["a"] * 100), "y", {}, "column 'y' must have two different values at least to be predicted, it is always 'a'"),
+        (numbered(y=["a"] * 100), "y", {}, "column 'y' is always 'a': there is nothing to predict"),
         (
             numbered(y=[f"{i},5" for i in range(100)]),
             "y",
             {},
-            "has 100 different texts in 100 rows, which are no classes .*like 1234.5",
+            r"'y' looks like numbers with decimal commas, such as '0,5' \(row 1\), which are not understood; .*like 1234.5",
+        ),
+        (
+            numbered(y=[None, *(f"{i}" for i in range(98)), "abc"]),
+            "y",
+            {},
+            r"column 'y' looks like numbers, but 'abc' \(row 100\) is none; numbers must be written like 1234.5",
+        ),
+        (
+            numbered(y=["1", "2"] + [f"no. {i}" for i in range(98)]),
+            "y",
+            {},
+            r"has 100 different texts in 100 rows, which are no classes, such as 'no. 0' \(row 3\); .*like 1234.5",
+        ),
+        (
+            numbered(y=pl.Series([str(i) for i in range(100)], dtype=pl.Categorical)),
+            "y",
+            {},
+            r"has 100 different texts in 100 rows, which are no classes, such as '0' \(row 1\)",
         ),
         (numbered(y=["a", "b"] * 50), "y", {"task": "regression"}, "column 'y' must hold numbers, row 1 has 'a'"),
         (numbered(y=[1.0, math.inf] * 50), "y", {}, "column 'y' must be finite, row 2 has inf"),
@@ -1124,6 +1165,129 @@ def test_targets_of_new_rows():
     ]:
         with pytest.raises(InputError, match=complaint):
             encoder.labelled(pl.DataFrame({"x": [1]} | column))
+
+
+def test_targets_that_cannot_be_scored():
+    numbers = Encoder.of(numbered(y=HALVES), "y")
+    x = {"x": [1, 2]}
+    X, y = numbers.scored(pl.DataFrame(x | {"y": [None, "2.5"]}))
+    assert (X.tolist(), y.tolist()) == ([[2.0]], [2.5])
+    for values in ([1.5, math.inf], ["1.5", "high"], [1.5, 1e200], [datetime.date(2024, 1, 1)] * 2, [[1.0], [2.0]]):
+        assert numbers.scored(pl.DataFrame(x | {"y": values})) is None
+        assert len(numbers.surprises(pl.DataFrame(x | {"y": values}))) == 1
+    for column in ({}, {"y": [None, None]}, {"y": [math.nan, None]}):
+        assert numbers.scored(pl.DataFrame(x | column)) is None
+        assert numbers.surprises(pl.DataFrame(x | column)) == []
+    assert numbers.surprises(pl.DataFrame(x | {"y": ["1", "high"]})) == [
+        "column 'y' must hold numbers, row 2 has 'high': predictions are not compared with it"
+    ]
+    labels = Encoder.of(numbered(y=["a", "b"] * 50), "y")
+    assert labels.scored(pl.DataFrame(x | {"y": [None, "new"]}))[1].tolist() == ["new"]
+    assert labels.scored(pl.DataFrame(x | {"y": [[1], [2]]})) is None
+    with pytest.raises(InputError, match="has no column 'x', which the model needs"):
+        labels.scored(pl.DataFrame({"y": ["a"]}))
+
+
+def test_what_is_new_to_the_model_is_said(tmp_path):
+    text = "a,flag,city,g,y\n" + "".join(f"{i},{i % 2 == 0},{'ABCDE'[i % 5]},{i if i % 7 else ''},{i / 2}\n" for i in range(60))
+    frame = tables.read(table(tmp_path, text))
+    encoder = Encoder.of(frame, "y")
+    assert encoder.surprises(frame) == []
+    new = {"a": [None] * 60, "flag": [0, 1] * 30, "city": ["A"] * 55 + ["R", "Q", "U", "S", None], "g": [None] * 60}
+    assert encoder.surprises(pl.DataFrame(new)) == [
+        "column 'a': all 60 rows are gaps, of which training had none; the median stands in",
+        "column 'flag': 60 of 60 rows hold values that training did not have ('0', '1'); it had 'false', 'true'",
+        "column 'city': 1 of 60 rows is a gap, of which training had none; they are none of the categories",
+        "column 'city': 4 of 60 rows hold values that training did not have ('Q', 'R', 'S', …); it had 'A', 'B', 'C', …",
+    ]
+    good = {"a": [1.0, math.nan], "flag": [True, False], "city": ["A", "B"], "g": [None, 1]}
+    assert encoder.surprises(pl.DataFrame(good)) == [
+        "column 'a': 1 of 2 rows is a gap, of which training had none; the median stands in"
+    ]
+    assert encoder.surprises(pl.DataFrame(good | {"a": [1, 2], "flag": ["TRUE", "yes"]})) == [
+        "column 'flag': 1 of 2 rows hold values that training did not have ('yes'); it had 'false', 'true'"
+    ]
+    many = pl.DataFrame({"c": [f"c{i % 150:03}" for i in range(400)], "y": range(400)})
+    (line,) = Encoder.of(many, "y").surprises(many)
+    assert line.startswith("column 'c': 100 of 400 rows hold values that training did not have or had too rarely ('c100', ")
+
+
+@pytest.mark.parametrize(
+    ("cells", "note"),
+    [
+        (
+            [*(f"{i / 7}" for i in range(30)), "abc"],
+            "looks like numbers, but 'abc' (row 32) is none, so it is taken as text and left out",
+        ),
+        ([*"123123123", "x"], "looks like numbers, but 'x' (row 11) is none, so it is taken as text, 4 categories"),
+        (
+            [f"{i},{i % 10}4" for i in range(30)],
+            "looks like numbers with decimal commas, such as '0,04' (row 2), which are not understood, "
+            "so it is taken as text and left out",
+        ),
+        (
+            ["1.234,5", "12", "999,5", "7,25"],
+            "looks like numbers with decimal commas, such as '999,5' (row 4), which are not understood, "
+            "so it is taken as text, 4 categories",
+        ),
+        (
+            ["999", "1,511", "12,000"],
+            "looks like numbers with thousands separators or decimal commas, such as '1,511' (row 3), which are not understood, "
+            "so it is taken as text, 3 categories",
+        ),
+        (
+            ["999", "1,511.5", "12,000,000", "1'000", "2\u202f000"],
+            "looks like numbers with thousands separators, such as '1,511.5' (row 3), which are not understood, "
+            "so it is taken as text, 5 categories",
+        ),
+        (
+            [f"{1 + i % 28:02}/05/{2000 + i}" for i in range(30)],
+            "looks like dates, such as '01/05/2000' (row 2), of which only the form 2024-05-31 is understood, "
+            "so it is taken as text and left out",
+        ),
+        (
+            ["2024-05-31T12:00:00Z", "2024-06-01T12:00:00Z"],
+            "looks like dates, such as '2024-05-31T12:00:00Z' (row 2), of which only the form 2024-05-31 is understood, "
+            "so it is taken as text, 2 categories",
+        ),
+        (
+            [*(f"2024-05-{i:02}" for i in range(1, 31)), "soon"],
+            "looks like dates, but 'soon' (row 32) is none, so it is taken as text and left out",
+        ),
+        (["1,5"] * 10, "is left out: it is always '1,5'"),
+        ([*"12345678", "x", "z"], None),
+        (["red", "4,5", "blue"], None),
+        (["a", "b", None], None),
+    ],
+)
+def test_columns_that_look_like_numbers_say_why_they_are_none(cells, note):
+    n = len(cells)
+    frame = pl.DataFrame({"x": range(n + 1), "a": ["left out", *cells], "y": [None, *(0.5 * i for i in range(n))]})
+    notes = Encoder.of(frame, "y").notes[1:]  # the first counts the row without a target
+    assert notes == (() if note is None else (f"column 'a' {note}",))
+
+
+def test_a_target_that_looks_like_numbers_is_not_silently_classes():
+    frame = numbered(y=["0", "1"] * 49 + ["0", "x"])
+    assert Encoder.of(frame, "y").notes == (
+        "column 'y' looks like numbers, but 'x' (row 100) is none, so it is taken as text, 3 classes",
+    )
+    assert Encoder.of(frame, "y", "classification").notes == ()
+
+
+def test_durations_become_days(tmp_path):
+    hours = [datetime.timedelta(hours=12 * i) for i in range(4)]
+    frame = pl.DataFrame({"d": [*hours[:3], None], "y": hours})
+    for unit in ("ms", "us", "ns"):
+        frame.cast({"d": pl.Duration(unit), "y": pl.Duration(unit)}).write_parquet(tmp_path / "t.parquet")
+        again = tables.read(tmp_path / "t.parquet")
+        encoder = Encoder.of(again, "y")
+        X, y = encoder.labelled(again)
+        assert (X.tolist(), y.tolist()) == ([[0, 0], [0.5, 0], [1, 0], [0.5, 1]], [0, 0.5, 1, 1.5])
+        assert "column 'd' holds durations, which become days" in encoder.notes
+    texts = Encoder.of(numbered(c=["a", "b"] * 50, y=HALVES), "y")
+    assert "training did not have ('0.5'); it had 'a', 'b'" in texts.surprises(pl.DataFrame({"x": [1], "c": hours[1:2]}))[0]
+    assert texts.encode(pl.DataFrame({"x": [1], "c": hours[1:2]})).tolist() == [[1, 0, 0]]
 
 
 def test_rows_are_counted_as_the_table_does():
@@ -1152,6 +1316,8 @@ CELLS = {
     pl.Boolean: st.booleans() | st.none(),
     pl.Date: st.dates() | st.none(),
     pl.Datetime("us"): st.datetimes() | st.none(),
+    pl.Duration("us"): st.timedeltas(datetime.timedelta(-100000), datetime.timedelta(100000)) | st.none(),
+    pl.Time: st.times() | st.none(),
 }
 
 
@@ -1175,6 +1341,9 @@ def test_any_table_gives_finite_features_or_an_error(frame, other):
         assert np.isfinite(X).all()
         assert Encoder.from_dict(json.loads(json.dumps(encoder.as_dict(), allow_nan=False))) == encoder
         assert np.isfinite(encoder.encode(other)).all()
+        assert all(isinstance(line, str) for line in encoder.surprises(other))
+        if (compared := encoder.scored(other)) is not None:
+            np.testing.assert_array_equal(compared[1], encoder.labelled(other)[1])
 
 
 def test_columns_of_any_name():

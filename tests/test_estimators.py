@@ -1,5 +1,6 @@
 """The estimators as scikit-learn's users meet them: conventions, choices, probabilities, and data that are not nice."""
 
+import contextlib
 import pickle
 import warnings
 
@@ -20,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mnngp import MaxoutGPClassifier, MaxoutGPRegressor, MaxoutKernel
-from mnngp.errors import InputError
+from mnngp.errors import AccuracyWarning, InputError
 from mnngp.inference import Posterior
 from mnngp.observations import Observations
 
@@ -397,7 +398,8 @@ def test_one_class():
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
 def test_few_samples(n):
     X, y = np.arange(2.0 * n).reshape(n, 2), np.arange(n, dtype=float)
-    model = MaxoutGPRegressor().fit(X, y)
+    with pytest.warns(AccuracyWarning, match="all targets are the same") if n == 1 else contextlib.nullcontext():
+        model = MaxoutGPRegressor().fit(X, y)
     mean, deviation = model.predict(X, return_std=True)
     assert np.isfinite(mean).all()
     assert np.isfinite(deviation).all()
@@ -405,6 +407,26 @@ def test_few_samples(n):
     classifier = MaxoutGPClassifier().fit(X, y > 0)
     assert np.isfinite(classifier.predict_proba(X)).all()
     assert np.isfinite(classifier.loo_.log_loss)
+
+
+def test_targets_of_any_scale():
+    X = np.linspace(-1.0, 1.0, 40)[:, None]
+    y = np.sin(3.0 * X[:, 0])
+    plain = MaxoutGPRegressor(random_state=0, max_trials=4).fit(X, y).predict(X[:5], return_std=True)
+    for scale in (1e140, 1e-140):
+        scaled = MaxoutGPRegressor(random_state=0, max_trials=4).fit(X, scale * y).predict(X[:5], return_std=True)
+        np.testing.assert_allclose(np.array(scaled) / scale, plain, rtol=1e-6)
+    with pytest.raises(InputError, match=r"y must be below 1e\+150, .* got 1.0e\+200"):
+        MaxoutGPRegressor().fit(X, y / y[0] * 1e200)
+    with pytest.warns(AccuracyWarning, match="all targets are the same"):
+        model = MaxoutGPRegressor().fit(X, np.full(40, 1e6))
+    np.testing.assert_allclose(model.predict(X), 1e6)
+
+
+@pytest.mark.parametrize(("name", "value"), [("random_state", -1), ("random_state", "a"), ("progress", "x")])
+def test_parameters_that_are_not_of_the_kernel(name, value):
+    with pytest.raises(InputError, match=f"{name} must be"):
+        MaxoutGPRegressor(**{name: value}).fit(np.eye(5), np.arange(5.0))
 
 
 def test_a_label_with_one_member():

@@ -16,6 +16,7 @@ ROOT = Path(mnngp.__file__).parent
 ORDER = [
     "errors",
     "checks",
+    "files",
     "activations.series",
     "activations.profile",
     "activations.base",

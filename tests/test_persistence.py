@@ -292,9 +292,9 @@ def test_writing_is_atomic(saved, monkeypatch):
 
 def test_where_it_cannot_be_written(tmp_path):
     model = MaxoutGPRegressor(**QUICK).fit(X[:, :2], X[:, 3])
-    with pytest.raises(InputError, match="path must be a file, got the folder"):
+    with pytest.raises(InputError, match="is a folder; name a file to write"):
         model.save(tmp_path)
-    with pytest.raises(InputError, match="path must be in a folder that exists"):
+    with pytest.raises(InputError, match=r"cannot be written: the folder .* does not exist"):
         model.save(tmp_path / "no" / "where")
 
     class Own(MaxoutGPRegressor):

@@ -17,7 +17,7 @@ from mnngp import checks, scaling
 from mnngp.activations import Maxout
 from mnngp.activations.series import Vector
 from mnngp.calibration import Calibration, Late
-from mnngp.errors import InputError
+from mnngp.errors import InputError, warn_of_accuracy
 from mnngp.kernels.network import MaxoutKernel
 from mnngp.observations import Observations
 from mnngp.scaling import Scaling
@@ -26,6 +26,7 @@ Matrix = NDArray[Any]
 _KERNEL_PARAMETERS = ("depth", "rank", "weight_var", "bias_var", "kind")
 _DEFAULTS = {"depth": 3, "rank": 4, "bias_var": 0.1, "kind": "nngp"}  # where there is too little data to choose
 _FEW = 4  # places below which nothing can be chosen
+_LARGEST_TARGET = 1e150
 _CALIBRATED_ON = 2000  # training points at most
 
 
@@ -121,6 +122,10 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         if self.signal_var is not None:
             checks.real("signal_var", self.signal_var, low=0.0, strict=True)
         checks.positive_int("max_trials", self.max_trials)
+        if not isinstance(self.random_state, np.random.RandomState):
+            _seed(self.random_state)
+        if self.progress not in (None, True, False):
+            raise InputError(f"progress must be True, False or None, got {self.progress!r}")
         if self.normalize not in scaling.WAYS:
             raise InputError(f"normalize must be 'standard' (columns), 'sphere' (rows) or None, got {self.normalize!r}")
         return given
@@ -144,10 +149,14 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         complete = len(fixed) == len(_KERNEL_PARAMETERS) and self.noise_var is not None
         if signal_var is None and not complete:
             self._offset = np.average(data.y, axis=0, weights=data.weight)
-            deviation = np.sqrt(np.average((data.y - self._offset) ** 2, axis=0, weights=data.weight))
+            size = np.abs(data.y - self._offset).max(axis=0)  # no square overflows or vanishes
+            relative = (data.y - self._offset) / np.where(size > 0.0, size, 1.0)
+            deviation = size * np.sqrt(np.average(relative**2, axis=0, weights=data.weight))
             if self.noise_var is not None or self._shared_scale:  # one noise for all targets
                 deviation = np.full(k, math.sqrt(float(np.mean(deviation**2))))
             self._unit = np.where(deviation > 0.0, deviation, 1.0)
+            if not deviation.any() and not self._shared_scale:
+                warn_of_accuracy("all targets are the same, so their scale is not known, and standard deviations mean nothing")
         data = data.standardized(self._offset, self._unit)
         noise_var = None if self.noise_var is None else self.noise_var / self._unit[0] ** 2
         searching = not complete and len(data) >= _FEW
@@ -310,6 +319,9 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         self._fixed()
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         self._flat = y.ndim == 1
+        largest = float(np.abs(y).max())
+        if largest > _LARGEST_TARGET:
+            raise InputError(f"y must be below {_LARGEST_TARGET:.0e}, for its square to be a number, got {largest:.1e}")
         complete = all(getattr(self, name) is not None for name in (*_KERNEL_PARAMETERS, "noise_var"))
         signal_var = 1.0 if complete and self.signal_var is None else self.signal_var
         self._fit(
@@ -561,6 +573,12 @@ def _seed(random_state: Any) -> Any:
     """What NumPy's generators take, of what scikit-learn's ``random_state`` may be."""
     from sklearn.utils import check_random_state
 
-    if random_state is None or isinstance(random_state, int | np.integer):
-        return random_state
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    if random_state is None:
+        return None
+    try:
+        generator = check_random_state(random_state)
+    except ValueError as error:
+        raise InputError(
+            f"random_state must be None, an integer from 0 to 2**32 - 1 or a RandomState, got {random_state!r}"
+        ) from error
+    return int(random_state) if isinstance(random_state, int | np.integer) else int(generator.randint(2**31 - 1))

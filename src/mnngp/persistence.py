@@ -8,15 +8,12 @@ are stored, not recomputed.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
 import math
-import os
-import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,7 @@ from numpy.typing import NDArray
 from mnngp import __version__
 from mnngp.calibration import Calibration, Late
 from mnngp.errors import InputError, ModelFileError
+from mnngp.files import replacing
 from mnngp.inference.factor import Factor, Report
 from mnngp.inference.packed import Packed
 from mnngp.inference.posterior import Posterior
@@ -48,7 +46,7 @@ def save(model: Any, path: Any, table: Mapping[str, Any] | None = None) -> None:
     """Write a fitted estimator, and what ``mnngp fit`` learned of the table that it was fitted to."""
     header, arrays = _take_apart(model)
     header["table"] = table if table is not None else getattr(model, "_table", None)
-    with _atomic(Path(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         header["arrays"] = {}
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -94,30 +92,6 @@ class _Digest:
 
     def hexdigest(self) -> str:
         return self.hash.hexdigest()
-
-
-@contextlib.contextmanager
-def _atomic(path: Path) -> Iterator[Any]:
-    """A temporary file beside ``path``, which takes its place when everything is written."""
-    if path.is_dir():
-        raise InputError(f"path must be a file, got the folder {path}")
-    if not path.parent.is_dir():
-        raise InputError(f"path must be in a folder that exists, got {path}")
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        with contextlib.suppress(OSError):  # a new file's usual rights; mkstemp gives them to the owner alone
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 def _read(path: Path, archive: zipfile.ZipFile) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
+from mnngp.files import writable
+
 
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report (HTML).")] = Path("mnngp-demo.html"),
 ) -> None:
     """Classify scikit-learn's digits with networks of infinite width, and write a report."""
-    if not output.parent.is_dir():
-        raise typer.BadParameter(f"the folder {output.parent} does not exist", param_hint="--output")
+    writable(output)
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from mnngp.errors import ModelFileError
-
-if TYPE_CHECKING:
-    from mnngp.data import Encoder
+from mnngp.errors import InputError, ModelFileError
+from mnngp.files import replacing, writable
 
 
 def fit(
@@ -27,12 +27,11 @@ def fit(
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column not to use (may be repeated).", show_default=False)] = None,
     max_trials: Annotated[int, typer.Option(min=1, help="Kernels to try at most.")] = 24,
-    seed: Annotated[int, typer.Option(help="For the subset that kernels are compared on.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="For the subset that kernels are compared on.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fit a model to a table: kernel, noise and all are chosen from the data."""
-    if not output.parent.is_dir():
-        raise typer.BadParameter(f"the folder {output.parent} does not exist", param_hint="--output")
+    writable(output, table)
     from mnngp import data, persistence
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor
 
@@ -52,12 +51,15 @@ def fit(
     if as_json:
         kernel = {name: getattr(model.kernel_, name) for name in ("depth", "rank", "weight_var", "bias_var", "kind")}
         facts = {"task": encoder.task, "rows": len(X), "features": X.shape[1], "notes": list(encoder.notes)}
-        typer.echo(json.dumps({**facts, "kernel": kernel, "leave_one_out": left_out, "model": str(output)}))
+        typer.echo(json.dumps({**facts, "kernel": kernel, "leave_one_out": _finite(left_out), "model": str(output)}))
         return
     for note in encoder.notes:
         typer.echo(f"note: {note}")
     typer.echo(f"{encoder.task} of {target!r}: {len(X):,} rows, {X.shape[1]} features")
-    typer.echo(f"chosen from {len(model.trials_)} kernels: {model.kernel_!r}")
+    criterion = "mean squared error" if encoder.task == "classification" else "log density"
+    tried = len(model.trials_)
+    how = f"the best of {tried} by leave-one-out {criterion}" if tried > 1 else "too few rows to choose from"
+    typer.echo(f"kernel: {model.kernel_!r} ({how})")
     typer.echo("leave-one-out: " + ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in left_out.items()))
     typer.echo(f"model: {output}")
 
@@ -67,15 +69,19 @@ def predict(
     table: Annotated[Path, typer.Argument(metavar="NEW", help="Rows to predict: CSV (or TSV) or Parquet.", show_default=False)],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Where to write the predictions (CSV) [default: print them].", show_default=False),
+        typer.Option("--output", "-o", help="Where to write them (.csv or .parquet) [default: print them].", show_default=False),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of NEW to put in front, such as an identifier (may be repeated).", show_default=False),
     ] = None,
 ) -> None:
-    """Predict new rows: the number and its standard deviation, or the label and the probability of each.
+    """Predict new rows: the number and the standard deviation of an observation (with its noise), or the label and probabilities.
 
-    If the table holds the target, too, the score is printed on the standard error stream.
+    What was not understood is noted on the standard error stream, and the score, if the table holds the target.
     """
-    if output is not None and not output.parent.is_dir():
-        raise typer.BadParameter(f"the folder {output.parent} does not exist", param_hint="--output")
+    if output is not None:
+        writable(output, model, table)
     import polars as pl
 
     from mnngp import data, load
@@ -93,17 +99,32 @@ def predict(
     else:
         mean, deviation = fitted.predict(X, return_std=True, include_noise=True)
         columns = {"prediction": mean, "std": deviation}
-    text = pl.DataFrame(columns).write_csv()
+    kept = [frame[name] for name in _kept(frame, keep or (), columns)]
+    result = pl.DataFrame([*kept, *(pl.Series(name, values) for name, values in columns.items())])
     if output is None:
-        sys.stdout.write(text)
+        sys.stdout.write(result.write_csv())
     else:
-        output.write_text(text, encoding="utf-8")
+        with replacing(output) as file:
+            (result.write_parquet if output.suffix == ".parquet" else result.write_csv)(file)
         typer.echo(f"{len(X):,} predictions: {output}")
-    if encoder.target in frame.columns:
-        typer.echo(_score(fitted, encoder, frame), err=True)
+    for surprise in encoder.surprises(frame):
+        typer.echo(f"note: {surprise}", err=True)
+    scored = encoder.scored(frame)
+    if scored is not None:
+        X, y = scored
+        name = "accuracy" if encoder.task == "classification" else "R²"
+        typer.echo(f"{name} on the {len(X):,} rows that have {encoder.target!r}: {fitted.score(X, y):.4f}", err=True)
 
 
-def _score(fitted: Any, encoder: Encoder, frame: Any) -> str:
-    X, y = encoder.labelled(frame)
-    name = "accuracy" if encoder.task == "classification" else "R²"
-    return f"{name} on the {len(X):,} rows that have {encoder.target!r}: {fitted.score(X, y):.4f}"
+def _kept(frame: Any, keep: Sequence[str], columns: Mapping[str, Any]) -> list[str]:
+    for name in keep:
+        if name not in frame.columns:
+            raise InputError(f"--keep {name}: the table has no such column")
+        if name in columns:
+            raise InputError(f"--keep {name}: the predictions have a column of that name")
+    return list(keep)
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    """As JSON has it."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}

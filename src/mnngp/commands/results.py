@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from mnngp.errors import InputError
+from mnngp.files import replacing, writable
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The store that mnngp sweep wrote.", show_default=False)]
 Repeats = Annotated[
@@ -30,16 +31,18 @@ def table(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print Table 1: the paper's accuracy, ours with its spread, and the difference in standard errors."""
-    if output is not None and not output.parent.is_dir():
-        raise typer.BadParameter(f"the folder {output.parent} does not exist", param_hint="--output")
+    if output is not None:
+        writable(output, run)
     from mnngp.experiments import selection, tables
     from mnngp.experiments.store import Store
 
     with Store.open(run) as store:
-        planned = store.protocol.repeats
+        planned, about = store.protocol.repeats, store.about()
         if repeats is not None and repeats > planned:
             raise InputError(f"repeats must be at most {planned}, as many as the run has, got {repeats}")
         rows = selection.rows(store.results(), repeats or planned)
+    if about["open"] and repeats is None:
+        typer.echo(f"{about['done']:,} of {about['cells']:,} cells are done; --repeats N looks at the first N repeats", err=True)
     lines = tables.lines(rows, ranks=ranks, missing=missing)
     if as_json:
         text = json.dumps([tables.record(line) for line in lines])
@@ -50,7 +53,8 @@ def table(
     if output is None:
         typer.echo(text)
     else:
-        output.write_text(text + "\n", encoding="utf-8")
+        with replacing(output) as file:
+            file.write(f"{text}\n".encode())
         typer.echo(f"table: {output}")
 
 
@@ -61,6 +65,7 @@ def report(
     repeats: Repeats = None,
 ) -> None:
     """Write one page with the table, the figures, timings and what was run; it needs no network."""
+    writable(output, run)
     from mnngp.experiments import report as page
     from mnngp.experiments.store import Store
 

@@ -55,18 +55,20 @@ def sweep(
 
 
 def _run(config: Path, path: Path, data_dir: Path | None, retry_failed: bool) -> dict[str, Any]:
+    from mnngp import data
     from mnngp.experiments.protocol import Protocol
     from mnngp.experiments.store import Store
 
     protocol = Protocol.load(config)
+    # Without its data a sweep cannot begin, and leaves no store behind.
+    images = None if path.exists() else data.load(protocol.dataset, data_dir)
     with Store.begin(path, protocol) as store:
         if retry_failed:
             store.forget_failed()
         if store.about()["open"]:
-            from mnngp import data
             from mnngp.experiments import runner
 
-            images = data.load(protocol.dataset, data_dir)
+            images = images or data.load(protocol.dataset, data_dir)
             with Display(protocol.title or config.stem) as display:
                 runner.run(protocol, store, images, display)
         return store.about()

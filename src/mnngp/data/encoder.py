@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,17 @@ Matrix = NDArray[np.float64]
 TASKS = ("regression", "classification")
 MOST_CATEGORIES = 100  # of one column; the rarer ones count as none of them
 FEW_LABELS = 20  # whole numbers this few may be meant as classes
+LARGEST = 1e150  # of a target: sums of squares must be finite
 _MICROSECONDS = 86400e6  # in a day
+_TICKS = {"ns": 86400e9, "us": 86400e6, "ms": 86400e3}  # in a day, of a duration
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
 _DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M")
+_NEARLY = 0.9  # of a column's values are numbers: the others may be mistakes
+_COMMA = r"^[+-]?[0-9]*,[0-9]+$"
+_GROUPS = (
+    r"^[+-]?[0-9]{1,3}(?:(?:,[0-9]{3})+(?:\.[0-9]*)?|(?:\.[0-9]{3})+(?:,[0-9]*)?|(?:[ '’\u00a0\u202f][0-9]{3})+(?:[.,][0-9]*)?)$"
+)
+_OTHER_DATE = r"^(?:[0-9]{1,2}[/.-][0-9]{1,2}[/.-](?:[0-9]{4}|[0-9]{2})|[0-9]{4}[/.-][0-9]{1,2}[/.-][0-9]{1,2})(?:[ T].*)?$"
 _WORDS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
 
 
@@ -53,6 +62,9 @@ class Number:
         if self.gaps:
             result[:, -1] = values.is_null().to_numpy()
 
+    def surprises(self, column: pl.Series) -> list[str]:
+        return [] if self.gaps else _new_gaps(column, "the median stands in")
+
 
 @dataclass(frozen=True)
 class Category:
@@ -74,6 +86,18 @@ class Category:
         result[rows, codes.drop_nulls().to_numpy()] = 1.0
         if self.gaps:
             result[:, -1] = values.is_null().to_numpy()
+
+    def surprises(self, column: pl.Series) -> list[str]:
+        values = _words(column).drop_nulls()
+        new = values.filter(~values.is_in(list(self.categories)))
+        lines = [] if self.gaps else _new_gaps(column, "they are none of the categories")
+        if len(new):
+            rarely = " or had too rarely" * (len(self.categories) == MOST_CATEGORIES)
+            lines.append(
+                f"column {self.name!r}: {len(new)} of {len(column)} rows hold values that training did not have{rarely} "
+                f"({_first(new.unique().sort().to_list())}); it had {_first(self.categories)}"
+            )
+        return lines
 
 
 @dataclass(frozen=True)
@@ -116,8 +140,8 @@ class Encoder:
         """Learn from the training rows.
 
         Numbers stay numbers; a gap becomes the median (of two middle values the lower), and a column that has gaps gets a second
-        feature that says where. Dates become days. Text, booleans and categories become a feature a category. Columns that are
-        constant, empty, or text that is almost everywhere different (names, identifiers) are left out; ``notes`` says so.
+        feature that says where. Dates and durations become days. Text, booleans and categories become a feature a category. Columns
+        that are constant, empty, or text that is almost everywhere different (names, identifiers) are left out; ``notes`` says so.
 
         Parameters
         ----------
@@ -134,6 +158,8 @@ class Encoder:
         drop = (drop,) if isinstance(drop, str) else drop
         for name in (target, *drop):
             _check_column(name, frame)
+        if target in drop:
+            raise InputError(f"column {target!r} is the target and cannot be dropped")
         task = None if task is None else one_of("task", task, TASKS)
         notes: list[str] = []
         given = _given(frame[target])
@@ -148,6 +174,8 @@ class Encoder:
             if name != target and name not in drop:
                 column = _learn(rows[name], _only(frame[name], given), notes)
                 columns += [] if column is None else [column]
+        if not columns and drop and set(frame.columns) == {target, *drop}:
+            raise InputError(f"no feature is left: all columns but {target!r} were dropped")
         if not columns:
             raise InputError("no column of the table can be a feature: " + ("; ".join(notes) or f"there is only {target!r}"))
         return Encoder(target, task, tuple(columns), tuple(notes))
@@ -171,21 +199,48 @@ class Encoder:
     def labelled(self, frame: pl.DataFrame) -> tuple[Matrix, NDArray[Any]]:
         """Features and targets of the rows that have a target: numbers for regression, labels as strings for classification."""
         _check_table(frame)
+        given, y = self._targets(frame)
+        # All rows are encoded, those without a target as gaps, so that an error counts them as the table does.
+        known = [_only(frame[column.name], given) for column in self.columns if column.name in frame.columns]
+        return self.encode(frame.with_columns(known))[given.to_numpy()], y
+
+    def scored(self, frame: pl.DataFrame) -> tuple[Matrix, NDArray[Any]] | None:
+        """As ``labelled``; None if the table has no targets that predictions could be compared with.
+
+        That is, if the column is absent or empty, or, for regression, holds anything that is not a number, not finite or too large.
+        """
+        _check_table(frame)
+        try:
+            self._targets(frame)
+        except InputError:
+            return None
+        return self.labelled(frame)
+
+    def surprises(self, frame: pl.DataFrame) -> list[str]:
+        """What in new rows the model was not taught, a line each.
+
+        Categories that training did not have (they are encoded as none of those that it had), gaps in columns that had none, and
+        a target that is there but cannot be compared with predictions. For tables that ``encode`` accepts.
+        """
+        _check_table(frame)
+        lines = [line for column in self.columns if column.name in frame.columns for line in column.surprises(frame[column.name])]
+        if self.target in frame.columns and _given(frame[self.target]).any():
+            try:
+                self._targets(frame)
+            except InputError as error:
+                lines.append(f"{error}: predictions are not compared with it")
+        return lines
+
+    def _targets(self, frame: pl.DataFrame) -> tuple[pl.Series, NDArray[Any]]:
+        """Which rows have a target, and their targets."""
         _check_column(self.target, frame)
         column = frame[self.target]
         given = _given(column)
         if not given.any():
             raise InputError(f"column {self.target!r} must have a value in some row, it has none")
-        # All rows are encoded, those without a target as gaps, so that an error counts them as the table does.
-        known = [_only(frame[column.name], given) for column in self.columns if column.name in frame.columns]
-        X, labelled = self.encode(frame.with_columns(known)), given.to_numpy()
         if self.task == "classification":
-            return X[labelled], np.array(_texts(column.filter(given)).to_list(), dtype=str)
-        values = _numbers(column)
-        if values is None:
-            raise InputError(_not_of_kind(column, dates=False))
-        _check_finite(values)
-        return X[labelled], values.to_numpy()[labelled]
+            return given, np.array(_texts(column.filter(given)).to_list(), dtype=str)
+        return given, _target_numbers(column).to_numpy()[given.to_numpy()]
 
     def as_dict(self) -> dict[str, Any]:
         """The encoder in the types of JSON."""
@@ -225,12 +280,21 @@ def _learn(column: pl.Series, whole: pl.Series, notes: list[str]) -> Number | Ca
     days = _days(given) if numbers is None else None
     values = days if numbers is None else numbers
     if values is None:
-        return _learn_category(name, given, gaps, notes)
+        hint = (_number_hint(whole) or _date_hint(whole)) if given.n_unique() > 1 else None
+        if hint is None:
+            return _learn_category(name, given, gaps, notes)
+        more: list[str] = []
+        learned = _learn_category(name, given, gaps, more)
+        outcome = "is taken as text and left out" if learned is None else f"is taken as text, {len(learned.categories)} categories"
+        notes += [f"{hint}, so it {outcome}", *(more if learned else [])]
+        return learned
     _check_finite(_numbers(whole) if days is None else None)
     varies = values.n_unique() > 1
     if not varies and not gaps:
         notes.append(f"column {name!r} is left out: it is always {given[0]}")
         return None
+    if isinstance(column.dtype, library.Duration):
+        notes.append(f"column {name!r} holds durations, which become days")
     if days is not None:
         notes.append(f"column {name!r} holds dates, which become days since 1970-01-01")
     median = values.quantile(0.5, interpolation="lower")
@@ -259,28 +323,45 @@ def _task(column: pl.Series, task: str | None, notes: list[str]) -> str:
     name, library = column.name, polars()
     labels = column.dtype == library.Boolean or isinstance(column.dtype, library.Categorical | library.Enum)
     numbers = None if labels and task is None else _numbers(column)
-    if task == "regression" and numbers is None:
-        raise InputError(_not_of_kind(column, dates=False))
-    if task is None and numbers is not None:
-        different = numbers.drop_nulls().unique()
-        if len(different) <= min(FEW_LABELS, numbers.count() / 2) and bool((different == different.floor()).all()):
+    if task == "regression" or (task is None and numbers is not None):
+        values = _target_numbers(column).drop_nulls()
+        different = values.unique()
+        if len(different) == 1:
+            raise InputError(f"column {name!r} is always {different[0]:.15g}: there is nothing to predict")
+        whole = bool((different == different.floor()).all())
+        if task is None and whole and len(different) <= min(FEW_LABELS, len(values) / 2):
             notes.append(
                 f"column {name!r} has only {len(different)} different values, whole numbers, and is predicted as a number; "
-                f"if they are classes, say task='classification'"
+                f"if they are classes, say task='classification' (--task classification)"
             )
-    if task == "regression" or (task is None and numbers is not None):
-        assert numbers is not None
-        _check_finite(numbers)
+        if isinstance(column.dtype, library.Duration):
+            notes.append(f"column {name!r} holds durations, which become days")
         return "regression"
     different = _texts(column).drop_nulls().unique()
     if len(different) == 1:
-        raise InputError(f"column {name!r} must have two different values at least to be predicted, it is always {different[0]!r}")
+        raise InputError(f"column {name!r} is always {different[0]!r}: there is nothing to predict")
+    hint = _number_hint(column) if task is None else None
     if _are_names(len(different), column.count()):
-        raise InputError(
-            f"column {name!r} has {len(different)} different texts in {column.count()} rows, which are no classes (such as "
-            f"{different.sort()[0]!r}); numbers must be written like 1234.5"
-        )
+        texts = _texts(column)
+        none = texts.is_not_null() & ~_are_numbers(texts)
+        example = _cell(texts, none if none.any() else texts.is_not_null())
+        no_classes = f"column {name!r} has {len(different)} different texts in {column.count()} rows, which are no classes"
+        raise InputError(f"{hint or f'{no_classes}, such as {example}'}; numbers must be written like 1234.5")
+    if hint is not None:
+        notes.append(f"{hint}, so it is taken as text, {len(different)} classes")
     return "classification"
+
+
+def _target_numbers(column: pl.Series) -> pl.Series:
+    """A target as numbers that can be reckoned with, with nulls for gaps."""
+    values = _numbers(column)
+    if values is None:
+        raise InputError(_not_of_kind(column, dates=False))
+    _check_finite(values)
+    large = values.filter((values.abs() > LARGEST).fill_null(False))
+    if len(large):
+        raise InputError(f"column {column.name!r} is too large ({large[0]:g}); give it in other units")
+    return values
 
 
 def _are_names(different: int, count: int) -> bool:
@@ -306,10 +387,19 @@ def _numbers(column: pl.Series) -> pl.Series | None:
     library = polars()
     if isinstance(column.dtype, library.Categorical | library.Enum):
         column = column.cast(library.String)
+    if isinstance(column.dtype, library.Duration):
+        return _durations(column)
     if not (column.dtype.is_numeric() or column.dtype in (library.String, library.Boolean, library.Null)):
         return None
     values = column.cast(library.Float64, strict=False).fill_nan(None)
     return None if column.dtype == library.String and values.null_count() > column.null_count() else values
+
+
+def _durations(column: pl.Series) -> pl.Series:
+    """A column of durations in days."""
+    library = polars()
+    assert isinstance(column.dtype, library.Duration)
+    return column.to_physical().cast(library.Float64) / _TICKS[column.dtype.time_unit]
 
 
 def _days(column: pl.Series) -> pl.Series | None:
@@ -323,8 +413,7 @@ def _days(column: pl.Series) -> pl.Series | None:
         first = column.drop_nulls().head(1).to_list()
         if first and not _DATE.match(first[0]):
             return None
-        parsed = [column.str.to_datetime(form, time_unit="us", strict=False) for form in _DATES]
-        dates = polars().select(library.coalesce(parsed)).to_series()
+        dates = _parsed_dates(column)
         if dates.null_count() > column.null_count():
             return None
         column = dates
@@ -333,11 +422,80 @@ def _days(column: pl.Series) -> pl.Series | None:
     return column.dt.epoch("us").cast(library.Float64) / _MICROSECONDS
 
 
+def _parsed_dates(column: pl.Series) -> pl.Series:
+    """Text as dates and times, with nulls for everything else."""
+    library = polars()
+    parsed = [column.str.to_datetime(form, time_unit="us", strict=False) for form in _DATES]
+    dates: pl.Series = library.select(library.coalesce(parsed)).to_series()
+    return dates
+
+
+def _are_numbers(column: pl.Series) -> pl.Series:
+    """Which values of a column of text are numbers."""
+    library = polars()
+    return column.cast(library.Float64, strict=False).fill_nan(None).is_not_null()
+
+
+def _number_hint(column: pl.Series) -> str | None:
+    """What keeps a column of text from being numbers, if it looks as if it was meant to be."""
+    if column.dtype != polars().String:
+        return None
+    enough = _NEARLY * column.count()
+    plain = _are_numbers(column)
+    comma, groups = (column.str.contains(form).fill_null(False) & ~plain for form in (_COMMA, _GROUPS))
+    readable = plain | comma | groups
+    if plain.sum() < readable.sum() >= enough and (plain.sum() < enough or readable.sum() == column.count()):
+        sure = comma & ~groups
+        what = (
+            "decimal commas" if sure.any() else "thousands separators or decimal commas" if comma.any() else "thousands separators"
+        )
+        example = _cell(column, sure if sure.any() else comma | groups)
+        return f"column {column.name!r} looks like numbers with {what}, such as {example}, which are not understood"
+    if 0 < enough <= plain.sum() < column.count():
+        return f"column {column.name!r} looks like numbers, but {_cell(column, column.is_not_null() & ~plain)} is none"
+    return None
+
+
+def _date_hint(column: pl.Series) -> str | None:
+    """Likewise for dates."""
+    if column.dtype != polars().String:
+        return None
+    enough = _NEARLY * column.count()
+    understood = column.str.contains(f"^{_DATE.pattern}")
+    understood = understood.fill_null(False) & (_parsed_dates(column).is_not_null() if understood.any() else understood)
+    dates = understood | column.str.contains(_OTHER_DATE).fill_null(False)
+    if 0 < enough <= understood.sum() < column.count():
+        return f"column {column.name!r} looks like dates, but {_cell(column, column.is_not_null() & ~understood)} is none"
+    if 0 < enough <= dates.sum() and understood.sum() < dates.sum():
+        example = _cell(column, dates & ~understood)
+        return f"column {column.name!r} looks like dates, such as {example}, of which only the form 2024-05-31 is understood"
+    return None
+
+
+def _cell(column: pl.Series, where: pl.Series) -> str:
+    """The first of the cells, and its row."""
+    row = int(np.flatnonzero(where.to_numpy())[0])
+    return f"{column[row]!r} (row {row + 1})"
+
+
+def _new_gaps(column: pl.Series, consequence: str) -> list[str]:
+    """What to say of gaps in a column that had none."""
+    gaps = len(column) - int(_given(column).sum())
+    count = f"all {gaps}" if gaps == len(column) > 1 else f"{gaps} of {len(column)}"
+    rows = f"{count} rows {'is a gap' if gaps == 1 else 'are gaps'}"
+    return [f"column {column.name!r}: {rows}, of which training had none; {consequence}"] if gaps else []
+
+
 def _texts(column: pl.Series) -> pl.Series:
     """A column as text; of the numbers 1 and 1.0 it is the same."""
     library = polars()
     if column.dtype.is_nested() or column.dtype in (library.Binary, library.Object):
-        raise InputError(f"column {column.name!r} must hold numbers, dates or text, got {column.dtype}; drop it")
+        raise InputError(
+            f"column {column.name!r} must hold numbers, dates or text, got {column.dtype}; "
+            f"drop it (--drop {shlex.quote(column.name)} on the command line)"
+        )
+    if isinstance(column.dtype, library.Duration):
+        column = _durations(column)
     if column.dtype.is_float():
         column = column.fill_nan(None)
         whole = column.cast(library.Int64, strict=False)
@@ -368,6 +526,10 @@ def _check_column(name: object, frame: pl.DataFrame, why: str = "") -> None:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
+
+
+def _first(texts: Sequence[str]) -> str:
+    return _listed(texts[:3]) + ", …" * (len(texts) > 3)
 
 
 def _check_finite(values: pl.Series | None) -> None:

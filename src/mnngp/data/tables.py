@@ -35,9 +35,9 @@ def read(path: str | os.PathLike[str]) -> pl.DataFrame:
 
     A CSV file has a header, is UTF-8 (with or without a mark at its beginning), and is separated by commas, semicolons, tabs or
     bars. Its columns are text with spaces around it removed and gaps (nothing, ``NA``, ``NaN``, ``null``, ``?``, …) as nulls; what
-    they mean is for the ``Encoder`` to learn, from the rows that a model is fitted to. Lines that are too short end in gaps. An
-    unnamed first column that counts the rows, as pandas writes it, is left out. Text in a Parquet file has a type already: those
-    columns are categories.
+    they mean is for the ``Encoder`` to learn, from the rows that a model is fitted to. All lines have as many fields as the header,
+    blank ones aside. An unnamed first column that counts the rows, as pandas writes it, is left out. Text in a Parquet file has a
+    type already: those columns are categories.
 
     Raises
     ------
@@ -49,10 +49,12 @@ def read(path: str | os.PathLike[str]) -> pl.DataFrame:
         raise InputError(f"path must be the path of a file, got {path!r}")
     path = Path(path)
     suffix = path.suffix.lower()
+    if not path.exists():
+        raise DataError(f"{path} is not there")
+    if not path.is_file():
+        raise DataError(f"{path} is not a file")
     if suffix not in TEXT + TABBED + PARQUET:
         raise DataError(f"{path} must end in one of {', '.join(TEXT + TABBED + PARQUET)}; save the table as one of these")
-    if not path.is_file():
-        raise DataError(f"{path} {'is not a file' if path.exists() else 'does not exist'}")
     try:
         frame = _parquet(library, path) if suffix in PARQUET else _text(library, path)
     except OSError as error:
@@ -72,11 +74,13 @@ def _parquet(library: Any, path: Path) -> pl.DataFrame:
 
 
 def _text(library: Any, path: Path) -> pl.DataFrame:
-    text = _decoded(path)
+    lines = _decoded(path)
+    text = _without_blank_lines(lines)
     if not text.strip():
         raise DataError(f"{path} is empty")
     separator = "\t" if path.suffix.lower() in TABBED else _separator(text)
     names = _header(path, text, separator)
+    _check_widths(path, lines, separator, len(names))
     frame: pl.DataFrame = library.read_csv(io.BytesIO(text.encode()), separator=separator, infer_schema_length=0)
     if frame.width != len(names):
         raise DataError(f"{path}: the header has {len(names)} columns, the table {frame.width}")
@@ -92,7 +96,7 @@ def _text(library: Any, path: Path) -> pl.DataFrame:
 
 
 def _decoded(path: Path) -> str:
-    """The text of a file, without blank lines."""
+    """The text of a file, its lines ending in a line feed."""
     data = path.read_bytes()
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -100,12 +104,13 @@ def _decoded(path: Path) -> str:
     except UnicodeDecodeError as error:
         number = data.count(b"\n", 0, error.start) + 1
         raise DataError(f"{path} is not UTF-8 text: byte {data[error.start]:#04x} in line {number}; save it as UTF-8") from error
-    text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
-    if "\n\n" not in text:
-        return text
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _without_blank_lines(text: str) -> str:
     kept, quoted = [], False
     for line in text.split("\n"):
-        if line or quoted:
+        if line.strip(" ") or quoted:
             kept.append(line)
         quoted ^= line.count('"') % 2 == 1  # an empty line within quotes is a part of the text
     return "\n".join(kept)
@@ -136,3 +141,18 @@ def _header(path: Path, text: str, separator: str) -> list[str]:
     if twice:
         raise DataError(f"{path} has more than one column {', '.join(map(repr, twice))}; every column needs a name of its own")
     return names
+
+
+def _check_widths(path: Path, text: str, separator: str, width: int) -> None:
+    """Every line has as many fields as the header; lines are counted as an editor does."""
+    reader = csv.reader(io.StringIO(text), delimiter=separator)
+    line = 1
+    try:
+        for record in reader:
+            if len(record) != width and (len(record) > 1 or (record and record[0].strip(" "))):
+                fields = f"{len(record)} field{'s' * (len(record) > 1)}"
+                short = "; a gap is written as an empty field" if len(record) < width else ""
+                raise DataError(f"{path}: line {line} has {fields}, the header has {width}{short}")
+            line = reader.line_num + 1
+    except csv.Error:
+        return  # what polars says of it

@@ -8,14 +8,12 @@ holds mark-up is shown as it is, whatever it says.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import os
 import re
-import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
@@ -27,6 +25,7 @@ from mnngp.errors import InputError, MissingExtraError
 from mnngp.experiments import figures, selection, tables
 from mnngp.experiments.selection import Row
 from mnngp.experiments.tables import NOTHING, dataset_name, network_name
+from mnngp.files import replacing, writable
 
 if TYPE_CHECKING:
     from mnngp.experiments.store import Result, Store
@@ -73,13 +72,9 @@ def write(
     sections : sequence of Section
         More to show, after the table.
     """
-    path = Path(path)
-    if path.is_dir():
-        raise InputError(f"path must be a file, got the folder {path}")
-    if not path.parent.is_dir():
-        raise InputError(f"path must be in a folder that exists, got {path}")
+    path = writable(path, *([] if isinstance(run, Sequence) else [run.path]))
     page = render(run, title=title, repeats=repeats, sections=sections).encode(errors="replace")
-    with _replacing(path) as file:
+    with replacing(path) as file:
         file.write(page)
     return path
 
@@ -420,22 +415,3 @@ def _plotly() -> str:
     except ModuleNotFoundError as error:
         raise MissingExtraError('reports need Jinja2 and Plotly: pip install "mnngp[experiments]"') from error
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--").replace("\r\n", "\n")
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Any]:
-    """A temporary file beside ``path``, which takes its place when everything is written."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # a new file's usual rights; mkstemp gives them to the owner alone
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise

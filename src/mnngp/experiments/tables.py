@@ -109,7 +109,12 @@ def model_name(setting: Setting) -> str:
     '4-9-1.17-3.48'
     """
     first = str(setting.rank) if setting.rank is not None else _ACTIVATIONS.get(setting.activation, setting.activation)
-    return f"{first}-{setting.depth}-{setting.bias_var:.2f}-{setting.weight_var:.2f}"
+    return f"{first}-{setting.depth}-{_two_decimals(setting.bias_var)}-{_two_decimals(setting.weight_var)}"
+
+
+def _two_decimals(value: float) -> str:
+    """As the paper has it, or two digits where that would be none, or many."""
+    return f"{value:.2f}" if value == 0.0 or 0.01 <= abs(value) < 1000.0 else f"{value:.2g}"
 
 
 def lines(rows: Iterable[Row], *, ranks: bool = False, missing: bool = False) -> list[Line]:
