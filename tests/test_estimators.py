@@ -416,7 +416,7 @@ def test_targets_of_any_scale():
     for scale in (1e140, 1e-140):
         scaled = MaxoutGPRegressor(random_state=0, max_trials=4).fit(X, scale * y).predict(X[:5], return_std=True)
         np.testing.assert_allclose(np.array(scaled) / scale, plain, rtol=1e-6)
-    with pytest.raises(InputError, match=r"y must be below 1e\+150, .* got 1.0e\+200"):
+    with pytest.raises(InputError, match=r"y must be below 1e\+150, .* got \d\.\de\+200"):
         MaxoutGPRegressor().fit(X, y / y[0] * 1e200)
     with pytest.warns(AccuracyWarning, match="all targets are the same"):
         model = MaxoutGPRegressor().fit(X, np.full(40, 1e6))
@@ -444,7 +444,8 @@ def test_constant_columns_and_targets(wave):
     assert np.isfinite(MaxoutGPRegressor(random_state=0, max_trials=4).fit(wide, y).predict(wide_new)).all()
     nothing = MaxoutGPRegressor(random_state=0).fit(np.full((20, 3), 7.0), np.arange(20.0))
     np.testing.assert_allclose(nothing.predict([[7.0, 7.0, 7.0]]), [9.5], atol=1e-6)
-    flat = MaxoutGPRegressor(random_state=0, max_trials=4).fit(X, np.full(len(X), 3.0))
+    with pytest.warns(AccuracyWarning, match="all targets are the same"):
+        flat = MaxoutGPRegressor(random_state=0, max_trials=4).fit(X, np.full(len(X), 3.0))
     np.testing.assert_allclose(flat.predict(new), 3.0, atol=1e-6)
     assert np.isfinite(flat.predict(new, return_std=True)[1]).all()
 
