@@ -155,7 +155,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             if self.noise_var is not None or self._shared_scale:  # one noise for all targets
                 deviation = np.full(k, math.sqrt(float(np.mean(deviation**2))))
             self._unit = np.where(deviation > 0.0, deviation, 1.0)
-            if not deviation.any() and not self._shared_scale:
+            if not np.ptp(data.row_y, axis=0).any() and not self._shared_scale:
                 warn_of_accuracy("all targets are the same, so their scale is not known, and standard deviations mean nothing")
         data = data.standardized(self._offset, self._unit)
         noise_var = None if self.noise_var is None else self.noise_var / self._unit[0] ** 2
