@@ -78,7 +78,10 @@ class Observations:
 
     def standardized(self, offset: Vector, unit: Vector) -> Observations:
         """With targets in other units, and never in the caller's memory."""
-        return replace(self, y=(self.y - offset) / unit, within=self.within / unit**2, row_y=(self.row_y - offset) / unit)
+        y = (self.y - offset) / unit
+        if self.row_y is self.y:  # nothing was merged: every row is a place, without any spread
+            return replace(self, y=y, row_y=y)
+        return replace(self, y=y, within=self.within / unit**2, row_y=(self.row_y - offset) / unit)
 
     def subset(self, chosen: Integers) -> Observations:
         """Some of the places, in ascending order, as if they were all."""

@@ -31,7 +31,7 @@ from mnngp.kernels.network import DeepKernel
 from mnngp.kernels.points import Points
 
 Matrix = NDArray[Any]
-_CHUNK = 1 << 23  # entries of the kernel between new and training points that are held at a time; more if the factor is large
+_CHUNK = 1 << 22  # entries of the kernel between new and training points that are held at a time; more if the factor is large
 _STEP = 2 * layout.TASK  # new points: whole tasks, and more than one, so that threads are busy
 
 
@@ -163,7 +163,7 @@ class Posterior:
         packed, kappa = self._factor.packed, self._factor.contraction
         z = self._y / self._deviation[:, None]
         solved = packed.solve(np.column_stack([z, np.ones(len(z))])).astype(np.float64)
-        a, self._t = solved[:, :-1], solved[:, -1]
+        a, self._t = solved[:, :-1], solved[:, -1].copy()  # not a view that keeps all of it
         if kappa < 1.0:
             self._c = float(self._t.sum()) + kappa / (1.0 - kappa)
             self._beta = a.sum(axis=0) / self._c
