@@ -1,0 +1,164 @@
+"""A maxout network of finite width, as a PyTorch module.
+
+With ``h_0 = x`` and for l = 1 … L, every unit of a layer the maximum of q affine maps of the layer before (eqs. 1 and 2):
+
+    h_l = max_{i ≤ q} (W_{l,i} h_{l-1} + b_{l,i}),        f = W h_L + b
+
+*Initialisation.* The infinite-width one draws the weights of a map with the variance ``weight_var / fan_in`` and its biases with
+``bias_var``: as ``width → ∞`` the network becomes the Gaussian process whose kernel ``MaxoutKernel`` has. The paper's own
+experiments with finite networks give the standard deviations themselves, ``weight_std`` and ``bias_std``, whatever the fan-in.
+
+*Parametrisation.* "standard" has those weights as its parameters. "ntk" has numbers of unit variance, and multiplies them by their
+standard deviations in the forward pass: the same function at the start, but one whose gradient descent has a limit, in which the
+tangent kernel ``MaxoutKernel(kind="ntk")`` rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from mnngp import checks
+from mnngp.errors import InputError
+from mnngp.kernels import MaxoutKernel
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
+    """A fully connected network of ``depth`` hidden layers of maxout units.
+
+    Parameters
+    ----------
+    width, rank, depth : int
+        Units of a hidden layer, affine maps that a unit is the maximum of, hidden layers.
+    inputs, outputs : int
+        Numbers that come in and go out.
+    weight_var, bias_var : float or sequence of depth + 1 floats
+        The infinite-width initialisation: variances times fan-in of the weights, and of the biases; one for all affine maps, or
+        one for each. By default those of ``MaxoutKernel``, 1 and 0.1.
+    weight_std, bias_std : float
+        The paper's initialisation, in place of the variances: standard deviations as they are, whatever the fan-in.
+    parametrization : {"standard", "ntk"}
+        What the parameters are, see above. At the start it makes no difference.
+    seed : int, optional
+        Of the initial parameters; equal seeds give equal networks of one dtype, on every device.
+    dtype : {"float32", "float64"}
+    device : str or torch.device
+        Any that PyTorch has.
+
+    Examples
+    --------
+    >>> network = MaxoutNetwork(width=50, rank=4, depth=3, inputs=784, outputs=10, weight_var=0.5, bias_var=0.1, seed=0)
+    >>> network(torch.zeros(2, 784)).shape
+    torch.Size([2, 10])
+    >>> network.kernel()  # of the Gaussian process that it is nearly
+    MaxoutKernel(depth=3, rank=4, weight_var=0.5, bias_var=0.1, kind='nngp')
+    """
+
+    def __init__(
+        self,
+        width: int,
+        rank: int,
+        depth: int,
+        inputs: int,
+        outputs: int = 1,
+        *,
+        weight_var: Any = None,
+        bias_var: Any = None,
+        weight_std: float | None = None,
+        bias_std: float | None = None,
+        parametrization: str = "standard",
+        seed: int | None = None,
+        dtype: str = "float32",
+        device: Any = "cpu",
+    ) -> None:
+        super().__init__()
+        sizes = {"width": width, "rank": rank, "depth": depth, "inputs": inputs, "outputs": outputs}
+        for name, value in sizes.items():
+            setattr(self, name, checks.positive_int(name, value))
+        self.parametrization = checks.one_of("parametrization", parametrization, ("standard", "ntk"))
+        kind = DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
+        fan_ins = [inputs, *[width] * depth]
+        self.deviations = _deviations(fan_ins, weight_var, bias_var, weight_std, bias_std)
+        generator = torch.Generator()  # of the CPU, so that a seed means the same everywhere
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(_seed(seed))
+        self.weights, self.biases = torch.nn.ParameterList(), torch.nn.ParameterList()
+        for index, (fan_in, deviation) in enumerate(zip(fan_ins, self.deviations, strict=True)):
+            shape = (rank, width) if index < depth else (outputs,)
+            scale = (1.0, 1.0) if parametrization == "ntk" else deviation
+            weight, bias = torch.empty(*shape, fan_in, dtype=kind), torch.empty(shape, dtype=kind)
+            for parameter, size, collection in zip((weight, bias), scale, (self.weights, self.biases), strict=True):
+                parameter.normal_(generator=generator).mul_(size)
+                collection.append(torch.nn.Parameter(parameter.to(device)))
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """The outputs for the rows of ``X``."""
+        return self._affine(self.depth, self.hidden(X))
+
+    def hidden(self, X: torch.Tensor) -> torch.Tensor:
+        """The units of the last hidden layer, ``h_L``."""
+        for index in range(self.depth):
+            X = self._affine(index, X).unflatten(-1, (self.rank, self.width)).amax(-2)
+        return X
+
+    def _affine(self, index: int, X: torch.Tensor) -> torch.Tensor:
+        """All affine maps of a layer, one after the other in the last axis."""
+        weight, bias = self.weights[index], self.biases[index]
+        weight, bias = weight.reshape(-1, weight.shape[-1]), bias.reshape(-1)
+        if self.parametrization == "ntk":
+            weight_std, bias_std = self.deviations[index]
+            X, bias = X * weight_std, bias * bias_std
+        return torch.nn.functional.linear(X, weight, bias)
+
+    def kernel(self, kind: str = "nngp") -> MaxoutKernel:
+        """The kernel that belongs to the initialisation: exact in the limit of infinite width.
+
+        For the paper's initialisation this is the kernel with ``weight_var = fan_in · weight_std²`` in each layer.
+        """
+        weight_var = np.array([self.inputs, *[self.width] * self.depth]) * np.array([std**2 for std, _ in self.deviations])
+        bias_var = np.array([std**2 for _, std in self.deviations])
+        weights, biases = (_one_if_equal(values) for values in (weight_var, bias_var))
+        return MaxoutKernel(self.depth, self.rank, weight_var=weights, bias_var=biases, kind=kind)
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        names = ("width", "rank", "depth", "inputs", "outputs", "parametrization")
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+
+
+def _deviations(
+    fan_ins: list[int], weight_var: Any, bias_var: Any, weight_std: float | None, bias_std: float | None
+) -> list[tuple[float, float]]:
+    """Standard deviations of the weights and of the biases of each affine map."""
+    if weight_std is None and bias_std is None:
+        count = len(fan_ins)
+        weights = checks.variances("weight_var", 1.0 if weight_var is None else weight_var, count, zero=False)
+        biases = checks.variances("bias_var", 0.1 if bias_var is None else bias_var, count, zero=True)
+        return [(float(np.sqrt(w / fan_in)), float(np.sqrt(b))) for w, b, fan_in in zip(weights, biases, fan_ins, strict=True)]
+    if weight_var is not None or bias_var is not None:
+        raise InputError(
+            "variances (weight_var, bias_var: over fan-in) and standard deviations (weight_std, bias_std: as they are) exclude "
+            f"each other, got weight_var={weight_var!r}, bias_var={bias_var!r}, weight_std={weight_std!r}, bias_std={bias_std!r}"
+        )
+    if weight_std is None:
+        raise InputError("weight_std is missing: the paper's initialisation takes weight_std and bias_std")
+    pair = checks.real("weight_std", weight_std, low=0.0, strict=True), checks.real("bias_std", bias_std or 0.0, low=0.0)
+    return [pair] * len(fan_ins)
+
+
+def _one_if_equal(values: Any) -> Any:
+    """A number where all are the same up to rounding (15 digits of it), else all of them."""
+    first = float(f"{values[0]:.15g}")
+    return first if np.allclose(values, first, rtol=1e-14, atol=0.0) else [float(f"{value:.15g}") for value in values]
+
+
+def _seed(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**63:
+        raise InputError(f"seed must be None or a whole number from 0 to 2⁶³ - 1, got {value!r}")
+    return int(value)
