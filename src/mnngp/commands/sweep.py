@@ -45,22 +45,25 @@ def sweep(
         raise typer.Exit(130) from None
     seconds = time.monotonic() - start
     if as_json:
-        facts = {"path": str(path), "cells": about["cells"], "done": about["done"], "failed": about["failed"], "seconds": seconds}
+        facts = {"path": str(path), **{key: about[key] for key in ("cells", "done", "failed", "diverged")}, "seconds": seconds}
         typer.echo(json.dumps(facts))
     else:
-        typer.echo(f"{about['done']:,} of {about['cells']:,} cells are done, in {path} ({_duration(seconds)})")
+        diverged = f", {about['diverged']:,} diverged" if about["diverged"] else ""
+        typer.echo(f"{about['done']:,} of {about['cells']:,} cells are done{diverged}, in {path} ({_duration(seconds)})")
     if about["failed"]:
         typer.echo(f"error: {about['failed']:,} cells failed; mnngp sweep --retry-failed tries them again", err=True)
         raise typer.Exit(1)
 
 
 def _run(config: Path, path: Path, data_dir: Path | None, retry_failed: bool) -> dict[str, Any]:
-    from mnngp import data
+    from mnngp import data, finite
     from mnngp.experiments.protocol import Protocol
     from mnngp.experiments.store import Store
 
     protocol = Protocol.load(config)
-    # Without its data a sweep cannot begin, and leaves no store behind.
+    # Without its data, or what it needs, a sweep cannot begin, and leaves no store behind.
+    if any(family.kind == "finite" for family in protocol.families):
+        finite.require_torch()
     images = None if path.exists() else data.load(protocol.dataset, data_dir)
     with Store.begin(path, protocol) as store:
         if retry_failed:
@@ -179,6 +182,9 @@ def _printable(text: str) -> str:
 
 def _network(result: Result) -> str:
     unit = result.activation if result.rank is None else f"{result.activation}-{result.rank}"
+    if result.width is not None:
+        weight, bias = result.weight_var**0.5, result.bias_var**0.5
+        return f"{unit}, width {result.width}, depth {result.depth}, weight_std {weight:.4g}, bias_std {bias:.4g}"
     kind = "" if result.kind == "nngp" else f" {result.kind}"
     return f"{unit}{kind}, depth {result.depth}, weight_var {result.weight_var:.4g}, bias_var {result.bias_var:.4g}"
 
