@@ -9,9 +9,9 @@ import pytest
 
 from mnngp import MaxoutKernel, NetworkKernel, Tanh
 from mnngp.errors import InputError
+from mnngp.experiments.cells import rows
 from mnngp.experiments.paper import table1
 from mnngp.experiments.protocol import Protocol, Split
-from mnngp.experiments.cells import rows
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
 MAXOUT = {"activation": "maxout", "rank": [2, 4], "depth": [1, 5], "weight_var": [0.5, 1.0], "bias_var": 0.1}

@@ -13,7 +13,7 @@ import threading
 import time
 import typing
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from mnngp import __version__
 from mnngp.data import Images
 from mnngp.errors import AccuracyWarning, InputError
-from mnngp.experiments.cells import Prepared, Test
+from mnngp.experiments.cells import Outcome, Prepared, Test
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.experiments.store import Result, Store, commit, now
 from mnngp.kernels import threads
@@ -120,17 +120,19 @@ def run(protocol: Protocol, store: Store, images: Images, watcher: Watcher | Non
     Other processes may do the same with the same store. A cell that fails is recorded with its error. An interrupt (Ctrl-C) ends
     it: what was being computed is given up, what is committed stays, and the next call goes on.
     """
-    if images.name != protocol.dataset:
-        raise InputError(f"images must be those of the protocol, {protocol.dataset}, got {images.name}")
     with warnings.catch_warnings():
         # What had to be added to the noise is in each result.
         warnings.simplefilter("ignore", AccuracyWarning)
-        _Sweep(protocol, store, images, watcher or _Nobody()).run()
+        Sweep(protocol, store, images, watcher).run()
 
 
-class _Sweep:
-    def __init__(self, protocol: Protocol, store: Store, images: Images, watcher: Watcher) -> None:
-        self.protocol, self.store, self.images, self.watcher = protocol, store, images, watcher
+class Sweep:
+    """Who computes what: all open units, on this machine. ``cluster`` has another way."""
+
+    def __init__(self, protocol: Protocol, store: Store, images: Images, watcher: Watcher | None) -> None:
+        if images.name != protocol.dataset:
+            raise InputError(f"images must be those of the protocol, {protocol.dataset}, got {images.name}")
+        self.protocol, self.store, self.images, self.watcher = protocol, store, images, watcher or _Nobody()
         self.test = Test(protocol, images)
         self.stop = threading.Event()
         self.commit = commit()
@@ -141,13 +143,17 @@ class _Sweep:
     def run(self) -> None:
         self.watcher.begin(len(self.protocol), self._look())
         while self.open:
-            split = self._next_split()
-            if split is None:
+            if not self._run_open():
                 self.watcher.waiting(sum(map(len, self.open)))
                 time.sleep(_POLL)
-            else:
-                self._run_split(split)
             self.watcher.finished(self._look())
+
+    def _run_open(self) -> bool:
+        """Compute units that nobody else is computing; whether there were any."""
+        split = self._next_split()
+        if split is not None:
+            self._run_split(split)
+        return split is not None
 
     def _look(self) -> list[Result]:
         """What have other processes finished?"""
@@ -235,10 +241,10 @@ class _Sweep:
         self.watcher.finished([result for _, result in finished] + others)
 
     def _compute(self, data: Prepared, unit: Unit) -> Finished:
-        return [
-            (group.key(depth), self._result(group, depth, seconds, outcome))
-            for group, depth, outcome, seconds in data.outcomes(unit.groups, self._step)
-        ]
+        return self._results(data.outcomes(unit.groups, self._step))
+
+    def _results(self, computed: Iterable[tuple[Group, int, Outcome, float]]) -> Finished:
+        return [(group.key(depth), self._result(group, depth, seconds, outcome)) for group, depth, outcome, seconds in computed]
 
     def _step(self, share: float = 0.0) -> None:
         if self.stop.is_set():
