@@ -17,12 +17,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from mnngp import finite
 from mnngp.data import Images, standardised
@@ -86,6 +88,26 @@ class Prepared:
                 start = time.perf_counter()
                 outcome = _caught(lambda group=group, depth=depth: self.infinite.cell(group, depth, step))  # type: ignore[misc, union-attr]
                 yield group, depth, outcome, time.perf_counter() - start
+
+
+@contextmanager
+def limited(small: bool, kinds: Collection[str]) -> Iterator[None]:
+    """The threads of the libraries that compute cells: one if a cell is ``small``, and several run side by side.
+
+    PyTorch has its own count, which threads that begin inside inherit.
+    """
+    with threadpool_limits(limits=1, user_api="blas") if small else nullcontext():
+        if "finite" not in kinds:
+            yield
+            return
+        import torch
+
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads.count())
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 def _caught(compute: Callable[[], Any]) -> Any:

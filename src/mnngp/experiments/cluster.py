@@ -25,7 +25,7 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 from mnngp import __version__
 from mnngp.data import Images
 from mnngp.errors import AccuracyWarning, MissingExtraError, MnngpError
-from mnngp.experiments.cells import Outcome, Prepared, Test
+from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.experiments.runner import SMALL, Sweep, Unit, Watcher
 from mnngp.experiments.store import Store
@@ -44,7 +44,7 @@ except ImportError as error:
     raise MissingExtraError('clusters need Dask: pip install "mnngp[dask]"') from error
 
 _KEPT = 2  # splits whose angles a worker keeps
-_PATIENCE = 30.0  # seconds to wait for a scheduler
+_PATIENCE = 10.0  # seconds to wait for a scheduler
 _LOOK = 1.0  # seconds between two looks at which workers there are
 
 Computed = list[tuple[Group, int, Outcome, float]]
@@ -239,8 +239,7 @@ class _Cells(distributed.WorkerPlugin):  # type: ignore[misc]
                     self.kept.popitem(last=False)
                 data = Prepared(self.protocol, self.images, self.test, unit.split, kinds)
             self.kept[unit.split] = data
-        small = unit.split.n_train <= SMALL
-        with threadpool_limits(limits=1, user_api="blas") if small else nullcontext(), warnings.catch_warnings():
+        with limited(unit.split.n_train <= SMALL, {unit.groups[0].kind}), warnings.catch_warnings():
             warnings.simplefilter("ignore", AccuracyWarning)  # what had to be added to the noise is in each result
             return list(data.outcomes(unit.groups, _go_on))
 

@@ -15,16 +15,13 @@ import typing
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
-
-from threadpoolctl import threadpool_limits
 
 from mnngp import __version__
 from mnngp.data import Images
 from mnngp.errors import AccuracyWarning, InputError
-from mnngp.experiments.cells import Outcome, Prepared, Test
+from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.experiments.store import Result, Store, commit, now
 from mnngp.kernels import threads
@@ -203,7 +200,7 @@ class Sweep:
         data = Prepared(self.protocol, self.images, self.test, split, kinds)
         running: dict[Future[Finished], Unit] = {}
         pool = ThreadPoolExecutor(workers, thread_name_prefix="cell")
-        with threadpool_limits(limits=1, user_api="blas") if small else nullcontext():
+        with limited(small, kinds):
             try:
                 while ahead or running:
                     running |= {pool.submit(self._compute, data, unit): unit for unit in ahead}

@@ -13,15 +13,16 @@ The gradient of the loss, the mean squared error of each network, is written out
     dZ_l = dH_l on the map that is the maximum, 0 on the others,    dW_l = dZ_l H_{l-1}ᵀ,    db_l = dZ_l 1,    dH_{l-1} = W_lᵀ dZ_l
 
 It is what ``backward`` of the modules gives (maps that tie share the gradient), without the graph: dZ_l takes the place of Z_l, and
-memory is taken once. All parameters lie in one vector, all gradients in another, so that an optimiser sees a single tensor.
+memory is taken once. All parameters lie in one vector, its gradient in another, so that an optimiser sees a single tensor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import prod
+from typing import Any
 
 import torch
 
@@ -72,10 +73,8 @@ class Stack:
         first = networks[0]
         self.shape = Shape.of(first)
         self.count = len(networks)
-        self.parameters = torch.empty(
-            self.count * self.shape.parameters, dtype=first.weights[0].dtype, device=first.weights[0].device
-        )
-        self.weights, self.biases = self._views(self.parameters)
+        like = first.weights[0].detach()
+        self._hold(like.new_empty(self.count * self.shape.parameters))
         for row, network in enumerate(networks):
             for place, parameter in self._pairs(row, network):
                 place.copy_(parameter.detach())
@@ -84,16 +83,23 @@ class Stack:
             self.deviations = list(
                 self.parameters.new_tensor([network.deviations for network in networks]).permute(1, 2, 0)[..., None, None]
             )
-        self._memory = self.parameters.new_empty(0)
 
-    def _views(self, numbers: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    def _hold(self, parameters: torch.Tensor) -> None:
+        """These are the parameters of all networks; there are no gradient and no buffers yet."""
+        self.parameters = parameters
+        self.weights, self.biases = self.views(parameters)
+        self._gradient: tuple[list[torch.Tensor], list[torch.Tensor]] = [], []
+        self._memory = parameters.new_empty(0)
+        self._buffers: dict[int, tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]] = {}  # by the number of points
+
+    def views(self, numbers: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Weights (networks, rows, columns) and biases (networks, rows, 1) of the layers in a vector of all parameters."""
+        count = len(numbers) // self.shape.parameters
         weights, biases = [], []
         for rows, columns in self.shape.maps:
-            size = self.count * rows * columns
-            weights.append(numbers[:size].view(self.count, rows, columns))
-            biases.append(numbers[size : size + self.count * rows].view(self.count, rows, 1))
-            numbers = numbers[size + self.count * rows :]
+            weight, bias, numbers = numbers.tensor_split((count * rows * columns, count * rows * (columns + 1)))
+            weights.append(weight.view(count, rows, columns))
+            biases.append(bias.view(count, rows, 1))
         return weights, biases
 
     def _pairs(self, row: int, network: MaxoutNetwork) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -107,19 +113,28 @@ class Stack:
             for place, parameter in self._pairs(row, network):
                 parameter.copy_(place)
 
-    def rows_of(self, numbers: torch.Tensor, rows: list[int]) -> torch.Tensor:
-        """Some networks' share of a vector that has a number for each parameter."""
-        weights, biases = self._views(numbers)
-        return torch.cat([part[rows].flatten() for pair in zip(weights, biases, strict=True) for part in pair])
+    def keep(self, rows: list[int], state: dict[str, Any]) -> None:
+        """Leave all other networks out, also in an optimiser's state: in what has a number for each parameter.
 
-    def keep(self, rows: list[int]) -> None:
-        """Leave all other networks out."""
-        self.parameters = self.rows_of(self.parameters, rows)
+        What can be computed anew goes first, so that no more memory is in use than before.
+        """
+        old = self.parameters
+        old.grad = None
+        self._hold(old)
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor) and value.shape == old.shape:
+                state[name] = self._rows_of(value, rows)
+        self._hold(self._rows_of(old, rows))
         if self.deviations is not None:
             self.deviations = [pair[:, rows] for pair in self.deviations]
         self.count = len(rows)
-        self.weights, self.biases = self._views(self.parameters)
-        self._memory = self.parameters.new_empty(0)
+
+    def _rows_of(self, numbers: torch.Tensor, rows: list[int]) -> torch.Tensor:
+        result = numbers.new_empty(len(rows) * self.shape.parameters)
+        for new, old in zip(self.views(result), self.views(numbers), strict=True):
+            for place, values in zip(new, old, strict=True):
+                place.copy_(values[rows])
+        return result
 
     def outputs(self, X: torch.Tensor) -> torch.Tensor:
         """The networks' outputs (networks, outputs, points) for points (sets, points, inputs).
@@ -131,10 +146,11 @@ class Stack:
             columns = self._maxima(self._affine(layer, columns))
         return self._affine(self.shape.depth, columns)
 
-    def loss(self, X: torch.Tensor, Y: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """The mean squared error of each network, for targets (sets, points, outputs); its gradient is put into ``gradient``."""
+    def loss(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
+        """The mean squared error of each network, for targets (sets, points, outputs); ``parameters.grad`` becomes its gradient."""
         depth, points = self.shape.depth, X.shape[1]
-        Z, H, dH = self._buffers(points)
+        Z, H, dH = self._buffers.get(points) or self._make_buffers(points)
+        weights, biases = self._gradients()
         for layer in range(depth + 1):
             self._affine(layer, H[layer - 1] if layer else X.mT, out=Z[layer])
             if layer < depth:
@@ -142,7 +158,6 @@ class Stack:
         error = Z[depth].view(len(Y), -1, self.shape.outputs, points).sub_(Y.mT[:, None])
         losses = Z[depth].square().mean((1, 2))
         error.mul_(2.0 / (points * self.shape.outputs))
-        weights, biases = self._views(gradient)
         for layer in range(depth, -1, -1):
             dZ = Z[layer]
             if layer < depth:
@@ -181,18 +196,25 @@ class Stack:
         maps = Z.view(self.count, self.shape.rank, self.shape.width, Z.shape[2])
         return torch.amax(maps, 1) if out is None else torch.amax(maps, 1, out=out)
 
-    def _buffers(self, points: int) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
-        """Z of all layers and of the output, H of all layers, and dH: parts of one piece of memory, which only grows."""
+    def _gradients(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Of the weights and of the biases: places in ``parameters.grad``."""
+        if self.parameters.grad is None:
+            self.parameters.grad = torch.empty_like(self.parameters)
+            self._gradient = self.views(self.parameters.grad)
+        return self._gradient
+
+    def _make_buffers(self, points: int) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
+        """Z of all layers and of the output, H of all layers, and dH: places in one piece of memory, for the largest batch."""
         shape = self.shape
         Z = [(self.count, rows, points) for rows, _ in shape.maps]
         H = [(self.count, shape.width, points)] * (shape.depth + 1)
-        ends = [0]
-        for size in Z + H:
-            ends.append(ends[-1] + prod(size))
+        ends = list(accumulate(map(prod, Z + H), initial=0))
         if ends[-1] > len(self._memory):
             self._memory = self.parameters.new_empty(ends[-1])
+            self._buffers.clear()  # they are places in the smaller piece
         parts = [self._memory[start:end].view(size) for (start, end), size in zip(pairwise(ends), Z + H, strict=True)]
-        return parts[: len(Z)], parts[len(Z) : -1], parts[-1]
+        self._buffers[points] = parts[: len(Z)], parts[len(Z) : -1], parts[-1]
+        return self._buffers[points]
 
 
 def _sets(tensor: torch.Tensor, sets: int) -> torch.Tensor:

@@ -4,20 +4,19 @@ Networks of one shape are trained as one ``Stack``: they see the same batches, a
 that parameter alone, so each goes its own way as if it were by itself. For small networks that saves nearly all the time, which
 goes into starting operations.
 
-*Loss.* The squared error, averaged over points and outputs; that of an epoch is averaged over its batches, each as it was before its
-step.
+*Loss.* The squared error, averaged over points and outputs; that of an epoch is averaged over its batches, each as it was before
+its step.
 
 *Divergence.* When the loss of a network is not finite any more it is left as it was before that step, and reported; the others
 go on.
 
-*Vanishing numbers.* Small weights in deep networks make gradients too small for normal floating point, and arithmetic on those is
-many times slower. They are taken as zero while networks are trained: Adam's ε = 1e-8 is larger by thirty orders of magnitude.
+*Vanishing numbers.* Small weights in deep networks make gradients too small for normal floating point, and on some processors
+arithmetic on those is many times slower. In a step they are taken as zero, which they are beside Adam's ε = 1e-8.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +50,8 @@ class History:
     kept : int
         How many epochs the parameters have seen that the network has now: all of them, or those up to the best validation loss.
     diverged : bool
-        The loss ceased to be finite. The network has the parameters with which it was not.
+        The loss ceased to be finite. The network has the parameters with which that happened or, with early stopping, the best
+        before.
     """
 
     loss: list[float] = field(default_factory=list)
@@ -118,10 +118,11 @@ def train(
     if judge is None and training.patience is not None:
         raise InputError(f"patience={training.patience!r} (early stopping) needs validation=(X, Y), points to judge by")
     histories: list[History] = []
-    with _no_denormals(), torch.no_grad():
+    with torch.no_grad():
         for some, sets in _parts(group, min(training.batch_size, data[0].shape[1]), len(data[0])):
-            run = _Run(group[some], _of(data, sets), training, judge and _of(judge, sets))
-            histories += run.run(_share(progress, len(run.networks) / len(group)), stop)
+            part, share = group[some], (some.stop - some.start) / len(group)
+            # not kept in a variable: its memory is free before the next part takes its own
+            histories += _Run(part, _of(data, sets), training, judge and _of(judge, sets)).run(_share(progress, share), stop)
     return histories
 
 
@@ -145,7 +146,7 @@ def predict(networks: MaxoutNetwork | Sequence[MaxoutNetwork], X: Any, batch_siz
     points = _points("X", X, group[0].inputs, group)
     if batch_size is not None:
         checks.positive_int("batch_size", batch_size)
-    with _no_denormals(), torch.no_grad():
+    with torch.no_grad():
         parts = _parts(group, 1, len(points))
         result = np.concatenate([_outputs(Stack(group[some]), points[sets], batch_size) for some, sets in parts])
     return result[0] if isinstance(networks, MaxoutNetwork) else result
@@ -161,12 +162,12 @@ class _Run:
         self.rows = list(range(len(networks)))  # which networks the stack has
         self.going = set(self.rows)  # which of them are not finished
         self.stack = Stack(networks)
+        self.flushed = _denormals_are_zero()
         self._optimise({})
 
     def _optimise(self, state: dict[str, Any]) -> None:
         """Make an optimiser for the stack's parameters, with this state if there is one."""
         parameters = self.stack.parameters
-        parameters.grad = torch.empty_like(parameters)
         self.optimizer = _optimizer(self.training, parameters)
         if state:
             self.optimizer.state[parameters] = state
@@ -196,13 +197,21 @@ class _Run:
         for X, Y in _batches(self.data, self.training.batch_size, generator):
             if stop is not None:
                 stop()
-            loss = self.stack.loss(X, Y, self.stack.parameters.grad).cpu().numpy()
-            total += loss * (X.shape[1] / count)
+            total += self._step(X, Y) * (X.shape[1] / count)
+        for row, index in here:
+            self.histories[index].loss.append(float(total[row]))
+
+    def _step(self, X: torch.Tensor, Y: torch.Tensor) -> Array:
+        """Make the losses of a batch smaller; what they were before."""
+        torch.set_flush_denormal(True)  # of this thread, and not for the caller's functions, where NumPy would warn of it
+        try:
+            loss: Array = self.stack.loss(X, Y).cpu().numpy()
             for row in np.flatnonzero(~np.isfinite(loss)).tolist():
                 self._diverged(row)
             self.optimizer.step()
-        for row, index in here:
-            self.histories[index].loss.append(float(total[row]))
+        finally:
+            torch.set_flush_denormal(self.flushed)
+        return loss
 
     def _diverged(self, row: int) -> None:
         index = self.rows[row]
@@ -242,12 +251,8 @@ class _Run:
         rows = [row for row, index in enumerate(self.rows) if index in self.going]
         if len(rows) == len(self.rows) or len(self.data[0]) > 1:
             return
-        parameters = self.stack.parameters
-        state = {
-            name: self.stack.rows_of(value, rows) if getattr(value, "shape", None) == parameters.shape else value
-            for name, value in self.optimizer.state[parameters].items()
-        }
-        self.stack.keep(rows)
+        state = self.optimizer.state[self.stack.parameters]
+        self.stack.keep(rows, state)
         self.rows = [self.rows[row] for row in rows]
         self._optimise(state)
 
@@ -302,15 +307,9 @@ def _even(count: int, largest: int) -> Iterator[tuple[int, int]]:
         yield part * count // parts, (part + 1) * count // parts
 
 
-@contextmanager
-def _no_denormals() -> Iterator[None]:
-    """Numbers below the normal range are zero, in this thread."""
-    before = float(torch.full((1,), 1e-38) * 1e-3) == 0.0  # there is no other way to ask
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)
+def _denormals_are_zero() -> bool:
+    """Whether this thread takes them as zero; there is no other way to ask."""
+    return bool(torch.full((1,), 1e-38) * 1e-3 == 0.0)
 
 
 def _group(networks: MaxoutNetwork | Sequence[MaxoutNetwork]) -> list[MaxoutNetwork]:
