@@ -20,12 +20,14 @@ from __future__ import annotations
 
 import os
 import queue
+import socket
 import threading
 import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -63,6 +65,7 @@ def connected(*, workers: int | None = None, scheduler: str | None = None) -> It
     """
     if scheduler is not None:
         try:
+            _knock(scheduler)
             client = distributed.Client(scheduler, timeout=_PATIENCE, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             raise ClusterError(f"there is no Dask scheduler at {scheduler}: {error}") from error
@@ -81,6 +84,15 @@ def connected(*, workers: int | None = None, scheduler: str | None = None) -> It
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+def _knock(address: str) -> None:
+    """Whether anybody listens there. (A client that finds nobody keeps trying when the program is at its end.)"""
+    if address.partition("://")[0] in ("tcp", "tls") or "://" not in address:
+        host, port = distributed.comm.parse_host_port(distributed.comm.parse_address(address)[1])
+        if not port:
+            raise ValueError("an address is like tcp://10.0.0.1:8786")
+        socket.create_connection((host, port), timeout=_PATIENCE).close()
 
 
 def run(protocol: Protocol, store: Store, images: Images, client: Any, watcher: Watcher | None = None) -> None:
@@ -117,7 +129,8 @@ class _Distributed(Sweep):
         finally:
             self._give_up()
             if self.client.status == "running":
-                self._call(self.client.unregister_worker_plugin, plugin.name)
+                with suppress(OSError, TimeoutError):  # of a worker that is dying
+                    self.client.unregister_worker_plugin(plugin.name)
 
     def _fill(self) -> None:
         """Give every worker as much as it has threads for, and one unit more, so that it never waits."""
@@ -128,11 +141,13 @@ class _Distributed(Sweep):
                 unit = self._next_unit(worker)
                 if unit is None:
                     return
-                future = self.client.submit(
-                    _compute, _Cells.name, unit, workers=[worker], allow_other_workers=True, pure=False, retries=0
-                )
-                self.running[future.key] = (unit, future, worker)
-                future.add_done_callback(self.events.put)
+                self._submit(unit, worker)
+
+    def _submit(self, unit: Unit, worker: str) -> None:
+        """Have a unit computed by a worker, or by another if that one is not there any more."""
+        future = self.client.submit(_compute, _Cells.name, unit, workers=[worker], allow_other_workers=True, pure=False)
+        self.running[future.key] = (unit, future, worker)
+        future.add_done_callback(self.events.put)
 
     def _look_for_workers(self) -> None:
         """Which workers there are, and how many threads each has."""
@@ -168,14 +183,17 @@ class _Distributed(Sweep):
             return
         if future.key not in self.running:
             return
-        unit, _, _ = self.running.pop(future.key)
+        unit, _, worker = self.running.pop(future.key)
         if future.status == "error":
             error = future.exception()
             outcome = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
             computed: Computed = [(group, depth, outcome, 0.0) for group in unit.groups for depth in group.depths]
         elif future.status == "finished":
             computed = self._call(future.result)
-        else:  # cancelled or lost
+        elif self.client.status == "running":  # lost with a worker, before the scheduler noticed
+            self._submit(unit, worker)
+            return
+        else:
             raise self._gone()
         self._commit(unit, self._results(computed))
 
@@ -189,8 +207,8 @@ class _Distributed(Sweep):
         self.running = {}
 
     def _check_versions(self) -> None:
-        for worker, version in self._call(self.client.run, _version).items():
-            if version != __version__:
+        for worker, version in self._call(partial(self.client.run, on_error="return"), _version).items():
+            if isinstance(version, str) and version != __version__:
                 raise ClusterError(
                     f"the worker at {worker} has mnngp {version}, this is {__version__}: install the same everywhere"
                 )
