@@ -14,8 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from mnngp import Erf, Maxout, MaxoutGPRegressor, MaxoutKernel, NetworkKernel, ReLU, Tanh
 from mnngp.errors import AccuracyWarning, FactorizationError, InputError, ScaleError
 from mnngp.inference import Posterior, log_evidence_gradient
+from mnngp.inference import factor as factor_module
 from mnngp.inference import packed as packed_module
-from mnngp.inference import posterior as posterior_module
 from mnngp.inference.factor import contraction
 from mnngp.inference.packed import Packed
 from mnngp.kernels.matrix import correlations, distances, packed_correlations
@@ -152,9 +152,9 @@ def test_chunks_do_not_matter(table, monkeypatch):
     X, y, new = table
     posterior = Posterior(MaxoutKernel(3, 4), X, y, 1e-2)
     mean, variance = posterior.mean_and_variance(np.tile(new, (10, 1)))
-    monkeypatch.setattr(posterior_module, "_CHUNK", 1)
-    monkeypatch.setattr(posterior_module, "_STEP", 17)
-    assert posterior._at_a_time() == 17
+    monkeypatch.setattr(factor_module, "_CHUNK", 1)
+    monkeypatch.setattr(factor_module, "_STEP", 17)
+    assert posterior._factor.at_a_time == 17
     again, other = posterior.mean_and_variance(np.tile(new, (10, 1)))
     np.testing.assert_allclose(again, mean, rtol=1e-12)
     np.testing.assert_allclose(other, variance, rtol=1e-10)
@@ -166,8 +166,8 @@ def test_new_points_are_held_one_part_at_a_time(monkeypatch):
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(100, 2000)), rng.normal(size=(1200, 2000))
     posterior = Posterior(MaxoutKernel(1, 2), X, X[:, 0], 0.1)
-    monkeypatch.setattr(posterior_module, "_CHUNK", 1)
-    part = 8 * posterior._at_a_time() * 2000
+    monkeypatch.setattr(factor_module, "_CHUNK", 1)
+    part = 8 * posterior._factor.at_a_time * 2000
     tracemalloc.start()
     try:
         posterior.mean(new)

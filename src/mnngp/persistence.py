@@ -230,7 +230,7 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
     parts = ("y", "weight", "within", "part", "place", "row", "row_y", "row_weight")
     model._data = Observations(np.empty((0, width)), *(arrays[name] for name in parts))
     model._noise, model._n_rows = header["noise"], header["rows"]
-    factor = Factor(Packed(n, dtype, arrays["factor"]), header["contraction"], arrays["noise_var"], Report(**header["report"]))
+    factor = Factor(header["contraction"], arrays["noise_var"], Packed(n, dtype, arrays["factor"]), Report(**header["report"]))
     model._posterior = Posterior.restored(
         model.kernel_,
         Points(arrays["directions"], arrays["square_lengths"]),
