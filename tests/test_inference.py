@@ -214,6 +214,17 @@ def test_points_without_prior_variance():
     np.testing.assert_allclose(ours.leave_one_out().mean[0], 0.0, atol=1e-12)
 
 
+def test_one_point_without_prior_variance_among_many():
+    """It is not in the sample that the contraction is chosen from, and an intercept would give it a variance."""
+    X = np.random.default_rng(0).normal(size=(1500, 6))
+    X[1] = 0.0
+    kernel, y = MaxoutKernel(3, 4, bias_var=0.0), np.sin(X.sum(axis=1))
+    ours = Posterior(kernel, X, y, 1e-2)
+    assert ours.precision(np.array([1]))[0] == pytest.approx(100.0)
+    expected = kernel(X[:3] + 0.1, X) @ np.linalg.solve(kernel(X) + 1e-2 * np.eye(1500), y)
+    np.testing.assert_allclose(ours.mean(X[:3] + 0.1), expected, atol=1e-9)
+
+
 # --- the evidence's gradient -------------------------------------------------------------------------------------------
 
 

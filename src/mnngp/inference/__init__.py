@@ -3,6 +3,15 @@
 from mnngp.inference.evidence import log_evidence_gradient
 from mnngp.inference.factor import Report
 from mnngp.inference.flow import GradientFlow
+from mnngp.inference.large import ConjugateGradients, IterationReport
 from mnngp.inference.posterior import LeaveOneOut, Posterior
 
-__all__ = ["GradientFlow", "LeaveOneOut", "Posterior", "Report", "log_evidence_gradient"]
+__all__ = [
+    "ConjugateGradients",
+    "GradientFlow",
+    "IterationReport",
+    "LeaveOneOut",
+    "Posterior",
+    "Report",
+    "log_evidence_gradient",
+]

@@ -147,13 +147,19 @@ class Factor(Inverse):
         return self.packed.log_determinant()
 
 
+def alive(network: Network, x: Points) -> NDArray[np.bool_]:
+    """Points whose function value has a variance: without biases that at the origin has none."""
+    biases = any(layer.bias_var > 0.0 for layer in network.layers)
+    return np.full(len(x), True) if biases else np.asarray(x.square_lengths > 0.0)
+
+
 def contraction(network: Network, x: Points) -> float:
     """κ, from the distances of a sample of points: one, unless all points are close together behind the network.
 
     The smallest κ for which ``1 - 2u/κ`` is positive definite would do. It depends on how the points lie, not on their distances
     alone; so growing multiples of the largest distance are tried on the sample.
     """
-    if network.tangent or len(x) < 2:
+    if network.tangent or len(x) < 2 or not alive(network, x).all():  # no intercept where the function is zero for sure
         return 1.0
     chosen = np.unique(np.linspace(0, len(x) - 1, _SAMPLE).astype(np.int64))
     u = distances(network, x.subset(chosen)).astype(np.float64)
