@@ -28,6 +28,7 @@ _DEFAULTS = {"depth": 3, "rank": 4, "bias_var": 0.1, "kind": "nngp"}  # where th
 _FEW = 4  # places below which nothing can be chosen
 _LARGEST_TARGET = 1e150
 _CALIBRATED_ON = 2000  # training points at most
+_CALIBRATED_ON_FEW = 256  # where each of them is a system to solve
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +93,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         max_trials: int = 24,
         random_state: Any = None,
         progress: bool | None = None,
+        solver: Any = "auto",
     ) -> None:
         self.depth = depth
         self.rank = rank
@@ -105,6 +107,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         self.max_trials = max_trials
         self.random_state = random_state
         self.progress = progress
+        self.solver = solver
 
     # --- parameters -------------------------------------------------------------------------------------------------
 
@@ -126,6 +129,9 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             _seed(self.random_state)
         if self.progress not in (None, True, False):
             raise InputError(f"progress must be True, False or None, got {self.progress!r}")
+        from mnngp.inference import solvers
+
+        solvers.check(self.solver)
         if self.normalize not in scaling.WAYS:
             raise InputError(f"normalize must be 'standard' (columns), 'sphere' (rows) or None, got {self.normalize!r}")
         return given
@@ -137,7 +143,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
 
         They are taken as they are if ``signal_var`` is given or is all that has to be chosen; or else centred and scaled.
         """
-        from mnngp.inference import choice
+        from mnngp.inference import choice, solvers
         from mnngp.inference.posterior import Posterior
         from mnngp.progress import bar
 
@@ -161,6 +167,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         noise_var = None if self.noise_var is None else self.noise_var / self._unit[0] ** 2
         searching = not complete and len(data) >= _FEW
         seed = _seed(self.random_state)
+        solver = solvers.solver_of(self.solver, len(data), self.dtype)
         with bar(type(self).__name__, show=self.progress, long=len(data) > 2000) as stage:
             ratio = noise_var / signal_var if noise_var is not None and signal_var is not None else None
             if searching:
@@ -185,8 +192,10 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             noise = noise_var if noise_var is not None else best.noise_ratio * signal
             share = 0.5 if searching else 1.0
             self._posterior = Posterior(
-                self.kernel_, data.X, data.y, noise / data.weight, signal, progress=stage("conditioning", share)
+                self.kernel_, data.X, data.y, noise / data.weight, signal, solver=solver, progress=stage("conditioning", share)
             )
+            if solver is not None:
+                stage.say(str(self._posterior.report))
         if noise_var is None and signal_var is None:
             scale = self._posterior.quadratic() / data.y.size
             self._posterior.rescale(scale if scale > 0.0 else 1.0)
@@ -223,7 +232,8 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         from mnngp.inference.posterior import leave_out
 
         places, where = np.unique(self._data.place[rows], return_inverse=True)
-        precision = self._posterior.precision(places if len(places) < len(self._data) else None)[where]
+        every = len(places) == len(self._data) and (self._posterior.factored or len(places) > _CALIBRATED_ON_FEW)
+        precision = self._posterior.precision(None if every else places)[where]
         place = self._data.place[rows]
         noise, share = self._posterior.noise_var[place], amount / self._data.weight[place]
         own, others, variance = leave_out(precision, noise, share)
@@ -289,6 +299,11 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         For the subset that kernels are compared on, where there are many points.
     progress : bool, optional
         Whether to show a progress bar; by default if it takes long and standard error is a terminal.
+    solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
+        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the client that is active). "auto" factors
+        up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and their
+        variances, but neither ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
+        ``ClusterConjugateGradients(scheduler=...)`` has more settings.
 
     Attributes
     ----------
@@ -301,7 +316,7 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         Of each row by all others, so that copies of a row vouch for each other (they do not when kernels are chosen).
     log_marginal_likelihood_ : float
     report_ : mnngp.inference.Report
-        What the factorisation did.
+        What the factorisation did; ``mnngp.inference.IterationReport`` of conjugate gradients.
     n_features_in_, feature_names_in_
 
     Examples
@@ -433,6 +448,11 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         For the subset that kernels are compared on, where there are many points.
     progress : bool, optional
         Whether to show a progress bar; by default if it takes long and standard error is a terminal.
+    solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
+        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the client that is active). "auto" factors
+        up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and their
+        variances, but neither ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
+        ``ClusterConjugateGradients(scheduler=...)`` has more settings.
 
     Attributes
     ----------
@@ -447,7 +467,7 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     log_marginal_likelihood_ : float
         Of the regression, summed over the classes.
     report_ : mnngp.inference.Report
-        What the factorisation did.
+        What the factorisation did; ``mnngp.inference.IterationReport`` of conjugate gradients.
     n_features_in_, feature_names_in_
 
     Examples
@@ -535,9 +555,9 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     def _calibrate(self) -> Calibration:
         """From leave-one-out predictions of some rows; what is left out with each is what it is when a kernel is chosen."""
         data, k = self._data, len(self.classes_)
-        rows = np.arange(len(data.row))
-        if len(rows) > _CALIBRATED_ON:
-            rows = np.sort(np.random.default_rng(_seed(self.random_state)).choice(rows, _CALIBRATED_ON, replace=False))
+        rows, most = np.arange(len(data.row)), _CALIBRATED_ON if self._posterior.factored else _CALIBRATED_ON_FEW
+        if len(rows) > most:
+            rows = np.sort(np.random.default_rng(_seed(self.random_state)).choice(rows, most, replace=False))
         mean, variance, _ = self._left_out(rows, data.part[data.place[rows]])
         return Calibration.fit(self._means(mean), variance, data.row_y[rows].argmax(axis=1), data.row_weight[rows], k)
 

@@ -68,10 +68,14 @@ class Inverse(ABC):
         κ.
     noise_var : array (n,)
         The noise of each target, with what had to be added.
+    factored : bool
+        Whether there is a factor: a further solve costs n² operations then, and some hundred products with A if not.
     """
 
     contraction: float
     noise_var: Vector
+
+    factored = True
 
     @property
     @abstractmethod

@@ -8,7 +8,7 @@ every iteration (``inference.tiles``). What needs the whole inverse or its deter
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from mnngp.inference.factor import Inverse, alive, contraction
 from mnngp.inference.iterative import Convergence, conjugate_gradients
 from mnngp.inference.packed import Progress
 from mnngp.inference.preconditioner import Preconditioner
-from mnngp.inference.tiles import Patch
+from mnngp.inference.tiles import Patch, Shape
 from mnngp.kernels.matrix import correlations
 from mnngp.kernels.points import Points
 from mnngp.kernels.structure import Network
@@ -99,9 +99,14 @@ class IterationReport:
     seconds: float
     added: float = 0.0
 
+    @staticmethod
+    def of_factor(contraction: float) -> IterationReport:
+        """Of a model that was factored on a cluster, and read from a file."""
+        return IterationReport(contraction, 0, (), (), 0, 0, 0, "on a cluster", 0.0)
+
     def __str__(self) -> str:
         return (
-            f"{self.iterations} iterations in {self.seconds:.3g} s, relative residual {max(self.residuals):.1e}, preconditioner of "
+            f"{self.iterations} iterations in {self.seconds:.3g} s, relative residual {max(self.residuals, default=0.0):.1e}, preconditioner of "
             f"rank {self.rank}; {Storage(self.kept, self.total, self.where)}"
         )
 
@@ -170,18 +175,21 @@ class ConjugateGradients:
 
     def operator(self, network: Network, contraction: float, x: Points, progress: Progress | None) -> Operator:
         """The kernel's tiles, on this machine."""
-        return LocalTiles(Patch(network, contraction, x, None, max(0, self.room() - 16 * len(x) * self.rank_for(len(x))), progress))
+        return LocalTiles(network, contraction, x, self.room() - 16 * len(x) * self.rank_for(len(x)), progress)
 
 
 class LocalTiles:
-    """The operator of one process."""
+    """The operator of one process; ``room`` is in bytes."""
 
-    def __init__(self, patch: Patch) -> None:
-        self.patch = patch
-        self.storage = Storage(patch.nbytes, patch.total, "in memory")
+    def __init__(self, network: Network, contraction: float, x: Points, room: int, progress: Progress | None) -> None:
+        shape, size = Shape(len(x), len(x), symmetric=True), network.dtype.itemsize
+        patch, count = Patch(network, contraction, shape, x, x), shape.fitting(max(0, room) // size)
+        self.patch = replace(patch, kept=patch.first(count, progress))
+        sizes = shape.sizes()
+        self.storage = Storage(size * sum(sizes[:count]), size * sum(sizes), "in memory")
 
     def __call__(self, v: Matrix) -> Matrix:
-        return self.patch.product(v)[0]
+        return self.patch.product(v, v)[0]
 
 
 class System:
@@ -269,6 +277,8 @@ class Iteration(Inverse):
     """``A⁻¹`` by conjugate gradients."""
 
     system: System
+
+    factored = False
 
     @property
     def report(self) -> IterationReport:

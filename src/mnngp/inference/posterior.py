@@ -190,6 +190,11 @@ class Posterior:
         return self._factor.report
 
     @property
+    def factored(self) -> bool:
+        """Whether there is a factor, so that variances and leave-one-out cost little."""
+        return self._factor.factored
+
+    @property
     def noise_var(self) -> Vector:
         """The noise variance of each training target, with what had to be added."""
         return self._factor.noise_var

@@ -5,7 +5,8 @@ Only one triangle of a symmetric matrix is visited: a tile serves for its own ro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,77 +25,75 @@ def part(points: Points, start: int, stop: int) -> Points:
     return Points(points.directions[start:stop], points.square_lengths[start:stop])
 
 
-def triangle(n: int) -> int:
-    """Entries of all tiles of a symmetric matrix; those on its diagonal are whole."""
-    full, rest = divmod(n, TILE)
-    return full * (full + 1) // 2 * TILE * TILE + rest * (full * TILE + rest)
+@dataclass(frozen=True)
+class Shape:
+    """A rectangle of a matrix, or a square on the diagonal of a symmetric one, and how it is cut into tiles."""
+
+    rows: int
+    cols: int
+    symmetric: bool
+
+    @property
+    def tiles(self) -> list[tuple[int, int]]:
+        """Where each tile begins; of a symmetric square those of the lower triangle."""
+        starts = [(i, j) for i in range(0, self.rows, TILE) for j in range(0, self.cols, TILE)]
+        return [(i, j) for i, j in starts if j <= i or not self.symmetric]
+
+    def sizes(self) -> list[int]:
+        """Entries of each tile; those on a diagonal are whole."""
+        return [min(TILE, self.rows - i) * min(TILE, self.cols - j) for i, j in self.tiles]
+
+    def fitting(self, numbers: int) -> int:
+        """How many of the tiles fit into the memory of so many numbers."""
+        return int(np.searchsorted(np.cumsum(self.sizes()), numbers, side="right"))
 
 
+@dataclass(frozen=True, eq=False)
 class Patch:
-    """A rectangle of ``correlations`` (``kernels.matrix``), or a symmetric square on the diagonal, in tiles.
+    """A rectangle of ``correlations`` (``kernels.matrix``), or a square on its diagonal.
 
-    Parameters
+    Attributes
     ----------
     network, contraction
         What the entries are.
-    rows : Points
-    cols : Points, or None for those of the rows
-    room : int
-        Bytes for tiles that are kept: the first ones, until it is full. The others are computed in every product.
-    done : function, optional
-        Is told each finished share of the tiles that are kept.
+    shape : Shape
+    rows, cols : Points, or None
+        None if all tiles are kept. Those of a square are its rows.
+    kept : sequence of arrays
+        The first tiles. The others are computed in every product.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        contraction: float,
-        rows: Points,
-        cols: Points | None,
-        room: int,
-        done: Callable[[float], object] | None = None,
-    ) -> None:
-        self.network, self.contraction, self.rows, self.cols = network, contraction, rows, cols
-        self.places = [
-            (i, j)
-            for i in range(0, len(rows), TILE)
-            for j in range(0, i + 1 if cols is None else len(cols), TILE)
-        ]  # fmt: skip
-        sizes = [network.dtype.itemsize * self._height(i) * self._width(j) for i, j in self.places]
-        fitting = int(np.searchsorted(np.cumsum(sizes), room, side="right"))
-        self.nbytes, self.total = sum(sizes[:fitting]), sum(sizes)
-        self.kept: list[Matrix] = []
-        for place, size in zip(self.places[:fitting], sizes[:fitting], strict=True):
-            self.kept.append(self._tile(*place))
-            if done is not None:
-                done(size / self.nbytes)
+    network: Network
+    contraction: float
+    shape: Shape
+    rows: Points | None
+    cols: Points | None
+    kept: Sequence[Matrix] = ()
 
-    def __sizeof__(self) -> int:
-        """What Dask goes by when it decides where to compute and when to spill."""
-        points = self.rows.directions.nbytes + (0 if self.cols is None else self.cols.directions.nbytes)
-        return object.__sizeof__(self) + self.nbytes + points
-
-    def _height(self, i: int) -> int:
-        return min(TILE, len(self.rows) - i)
-
-    def _width(self, j: int) -> int:
-        return min(TILE, len(self.rows if self.cols is None else self.cols) - j)
-
-    def _tile(self, i: int, j: int) -> Matrix:
+    def tile(self, i: int, j: int) -> Matrix:
+        """The tile that begins there."""
+        assert self.rows is not None, "all tiles are kept"
+        assert self.cols is not None
         rows = part(self.rows, i, i + TILE)
-        if self.cols is None and i == j:
-            return correlations(self.network, rows, contraction=self.contraction)
-        cols = part(self.rows if self.cols is None else self.cols, j, j + TILE)
+        cols = None if self.shape.symmetric and i == j else part(self.cols, j, j + TILE)
         return correlations(self.network, rows, cols, contraction=self.contraction)
 
-    def product(self, v: Matrix, w: Matrix | None = None) -> tuple[Matrix, Matrix]:
+    def first(self, count: int, done: Callable[[float], object] | None = None) -> list[Matrix]:
+        """The first tiles, to be kept; ``done`` is told each finished share of them."""
+        tiles = []
+        for place in self.shape.tiles[:count]:
+            tiles.append(self.tile(*place))
+            if done is not None:
+                done(1.0 / count)
+        return tiles
+
+    def product(self, v: Matrix, w: Matrix) -> tuple[Matrix, Matrix]:
         """``T v`` for the columns' v, and ``Tᵀ w`` for the rows' w; of a square on the diagonal ``A v``, twice the same array."""
-        symmetric = self.cols is None
-        below = np.zeros((len(self.rows), v.shape[1]))
-        right = below if symmetric else np.zeros((len(v), v.shape[1]))
-        w = v if w is None else w
-        for number, (i, j) in enumerate(self.places):
-            tile = self.kept[number] if number < len(self.kept) else self._tile(i, j)
+        symmetric = self.shape.symmetric
+        below = np.zeros((self.shape.rows, v.shape[1]))
+        right = below if symmetric else np.zeros((self.shape.cols, v.shape[1]))
+        for number, (i, j) in enumerate(self.shape.tiles):
+            tile = self.kept[number] if number < len(self.kept) else self.tile(i, j)
             # Products in float64 of entries in float32: rounding of the vectors would end the convergence early.
             tile = tile.astype(np.float64, copy=False)
             below[i : i + TILE] += tile @ v[j : j + TILE]
