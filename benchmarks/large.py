@@ -1,7 +1,7 @@
 """Measures the costs of ``mnngp plan``, and conjugate gradients beside the Cholesky factorisation.
 
-    python benchmarks/large.py                  measure, fit the cost model, check it on a size that was not in the fit (an hour)
-    python benchmarks/large.py --cluster        a kernel that does not fit the workers' memory, on `dask scheduler` and `dask worker`
+    python benchmarks/large.py                  measure, fit the cost model, check it on a size not in the fit
+    python benchmarks/large.py --cluster        a kernel larger than the workers' memory, on `dask scheduler` and `dask worker`
     python benchmarks/large.py --write          write the tables again from what is stored
 
 One thread each; times are those of the processor, so that other work on the machine matters less. Every size runs in a process of
@@ -188,13 +188,12 @@ def cluster(n: int = 12_000, d: int = 20, limit: str = "400MB") -> None:
     kernel = MaxoutKernel(**MODEL)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "scheduler.json"
-        started = [
-            subprocess.Popen([dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file])
-        ]
+        options = ["--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", file]
+        started = [subprocess.Popen([dask, "scheduler", "--port", "0", *options])]
         while not file.exists():
             time.sleep(0.1)
-        command = [dask, "worker", "--scheduler-file", file, "--host", "127.0.0.1", "--nthreads", "1", "--memory-limit", limit]
-        started += [subprocess.Popen([*command, "--no-dashboard", "--local-directory", folder]) for _ in range(2)]
+        command = [dask, "worker", *options, "--nthreads", "1", "--memory-limit", limit, "--local-directory", folder]
+        started += [subprocess.Popen(command) for _ in range(2)]
         try:
             with Client(scheduler_file=str(file)) as client:
                 client.wait_for_workers(2)
@@ -226,8 +225,8 @@ def write() -> None:
     known = Costs(**costs)
     text = [
         f"d = {FEATURES}, depth {MODEL['depth']}, {TARGETS} targets, noise {NOISE:g}, one thread, seconds of the processor. "
-        f"{machine['processor']}, {machine['date']}, commit {machine['commit']}. Tiles and preconditioner may take {MEMORY}. The costs "
-        f"are fitted on all sizes but {CHECKED:,}.",
+        f"{machine['processor']}, {machine['date']}, commit {machine['commit']}. Tiles and preconditioner may take {MEMORY}. The "
+        f"costs are fitted on all sizes but {CHECKED:,}.",
         "",
         "| n | Cholesky | model | conjugate gradients | model | iterations | model | memory beyond the data | largest difference |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -247,10 +246,11 @@ def write() -> None:
         c = stored["cluster"]
         text += [
             "",
-            f"A kernel that does not fit: n = {c['n']:,}, d = {c['features']}, {shown(c['total'])} of tiles, on {c['workers']} workers of "
-            f"{shown(c['limit'])} (`dask scheduler`, `dask worker`, loopback): {shown(c['kept'])} kept and the others computed in each of "
-            f"{c['iterations']} iterations, {c['wall']:.0f} s by the clock. The workers took {shown(max(c['peaks']))} at most. Largest "
-            f"difference from the Cholesky factorisation, relative to the largest prediction: {c['difference']:.0e}.",
+            f"A kernel that does not fit: n = {c['n']:,}, d = {c['features']}, {shown(c['total'])} of tiles, on {c['workers']} "
+            f"workers of {shown(c['limit'])} (`dask scheduler`, `dask worker`, loopback): {shown(c['kept'])} kept and the others "
+            f"computed in each of {c['iterations']} iterations, {c['wall']:.0f} s by the clock. The workers took "
+            f"{shown(max(c['peaks']))} at most. Largest difference from the Cholesky factorisation, relative to the largest "
+            f"prediction: {c['difference']:.0e}.",
         ]
     (HERE / "results" / "large.md").write_text("\n".join(text) + "\n")
     lines = ["| n | where | solver | time | memory a worker | over the network | the kernel |", "|---|---|---|---|---|---|---|"]

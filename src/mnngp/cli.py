@@ -10,6 +10,7 @@ from mnngp import __version__
 from mnngp.commands import data, models, results
 from mnngp.commands.demo import demo
 from mnngp.commands.phase import phase
+from mnngp.commands.plan import plan
 from mnngp.commands.sweep import sweep
 from mnngp.errors import MnngpError
 
@@ -45,6 +46,7 @@ app.command()(sweep)
 app.command()(results.table)
 app.command()(results.report)
 app.command()(phase)
+app.command()(plan)
 
 
 def main() -> None:

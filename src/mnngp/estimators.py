@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,10 @@ from mnngp.errors import InputError, warn_of_accuracy
 from mnngp.kernels.network import MaxoutKernel
 from mnngp.observations import Observations
 from mnngp.scaling import Scaling
+
+if TYPE_CHECKING:
+    from mnngp.inference.posterior import Posterior
+    from mnngp.progress import Stages
 
 Matrix = NDArray[Any]
 _KERNEL_PARAMETERS = ("depth", "rank", "weight_var", "bias_var", "kind")
@@ -144,7 +148,6 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         They are taken as they are if ``signal_var`` is given or is all that has to be chosen; or else centred and scaled.
         """
         from mnngp.inference import choice, solvers
-        from mnngp.inference.posterior import Posterior
         from mnngp.progress import bar
 
         fixed = self._fixed()
@@ -191,11 +194,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             signal = signal_var if signal_var is not None else 1.0
             noise = noise_var if noise_var is not None else best.noise_ratio * signal
             share = 0.5 if searching else 1.0
-            self._posterior = Posterior(
-                self.kernel_, data.X, data.y, noise / data.weight, signal, solver=solver, progress=stage("conditioning", share)
-            )
-            if solver is not None:
-                stage.say(str(self._posterior.report))
+            self._posterior = self._conditioned(data, noise, signal, solver, stage, share)
         if noise_var is None and signal_var is None:
             scale = self._posterior.quadratic() / data.y.size
             self._posterior.rescale(scale if scale > 0.0 else 1.0)
@@ -203,6 +202,22 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         # The posterior has the points in its own form: the features are not kept a second time.
         self._data, self._noise, self._n_rows = replace(data, X=data.X[:0]), noise, len(X)
         self._describe([trial.as_dict() for trial in trials])
+
+    def _conditioned(self, data: Observations, noise: float, signal: float, solver: Any, stage: Stages, share: float) -> Posterior:
+        """The posterior, by the solver; what it will take and what it did are shown with the progress."""
+        from mnngp import plan
+        from mnngp.inference import solvers
+        from mnngp.inference.posterior import Posterior
+
+        n, d = data.X.shape
+        word = solvers.word(self.solver, n, self.dtype)
+        stage.say(plan.here(word, n, d, self.kernel_.depth, data.y.shape[1], np.dtype(self.dtype)))
+        posterior = Posterior(
+            self.kernel_, data.X, data.y, noise / data.weight, signal, solver=solver, progress=stage("conditioning", share)
+        )
+        if solver is not None:
+            stage.say(str(posterior.report))
+        return posterior
 
     def _describe(self, trials: list[dict[str, Any]]) -> None:
         """Set the fitted attributes that others look at."""
@@ -300,8 +315,8 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
     progress : bool, optional
         Whether to show a progress bar; by default if it takes long and standard error is a terminal.
     solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
-        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the client that is active). "auto" factors
-        up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and their
+        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the client that is active). "auto"
+        factors up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and
         variances, but neither ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
         ``ClusterConjugateGradients(scheduler=...)`` has more settings.
 
@@ -449,8 +464,8 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     progress : bool, optional
         Whether to show a progress bar; by default if it takes long and standard error is a terminal.
     solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
-        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the client that is active). "auto" factors
-        up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and their
+        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the client that is active). "auto"
+        factors up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and
         variances, but neither ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
         ``ClusterConjugateGradients(scheduler=...)`` has more settings.
 

@@ -272,10 +272,9 @@ def _inverse(header: dict[str, Any], arrays: dict[str, Array], kernel: MaxoutKer
     system = System(
         ConjugateGradients(), kernel._network(), points, kappa, noise / (kappa * arrays["deviation"] ** 2), progress=None
     )
+    told: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in header["report"].items()}
     # A factor on a cluster has another report.
-    system.first = IterationReport(
-        **header["report"] if "iterations" in header["report"] else asdict(IterationReport.of_factor(kappa))
-    )
+    system.first = IterationReport(**told) if "iterations" in told else IterationReport.of_factor(kappa)
     return Iteration(kappa, noise, system)
 
 

@@ -1,16 +1,16 @@
 """What a fit will take, before it starts: time, memory and traffic, from costs that were measured.
 
-For n points of d features, L layers, k right-hand sides (the targets and an intercept), W workers of T threads, with the costs of one
-thread (``costs.json``, made by ``benchmarks/large.py``) and E = n²/2 entries:
+For n points of d features, L layers, k right-hand sides (the targets and an intercept), W workers of T threads, with the costs of
+one thread (``costs.json``, made by ``benchmarks/large.py``) and E = n²/2 entries:
 
     entry      = entry + feature · d + layer · (L + 1)               seconds to compute an entry of the kernel
     cholesky   = E · entry + factor · n³/3
     iteration  = E · (product + column · k)                          kept tiles;  + E · entry · (the share that is computed anew)
     cg         = E · entry · (the share that is kept) + n r · entry + root · n r² + I · (iteration + 4 root · n r k)
 
-Work on E is divided by W · T · ``efficiency``; what the client does (the last two terms with r) by its own T. A cluster adds ``task``
-seconds for each task, and the vectors' way over the network. The number of iterations I depends on the data and the noise above all;
-``iterations`` and ``growth`` are of the benchmark's.
+Work on E is divided by W · T · ``efficiency``; what the client does (the terms with the preconditioner's rank r) by its own T. A
+cluster adds ``task`` seconds for each task, and the vectors' way over the network. The number of iterations I depends on the data
+and the noise above all; ``iterations`` and ``growth`` are the benchmark's.
 """
 
 from __future__ import annotations
@@ -180,11 +180,16 @@ def plans(job: Job, costs: Costs | None = None) -> list[Plan]:
     (True, True)
     """
     costs = costs or measured()
-    if job.workers == 1:
-        made = [_cholesky(job, costs), _iterative(job, costs)]
-    else:
-        made = [_iterative(job, costs), _blocked(job, costs)]
+    made = [_iterative(job, costs), (_cholesky if job.workers == 1 else _blocked)(job, costs)]
     return sorted(made, key=lambda plan: (not plan.fits, plan.seconds))
+
+
+def here(solver: str, n: int, features: int, depth: int, targets: int, dtype: Any) -> str:
+    """What a fit on this machine, with its free memory and threads, will take; for people."""
+    from mnngp.kernels import threads
+
+    job = Job(n, features, depth, targets, 1, threads.count(), memory.available(), str(dtype))
+    return next((f"n = {n:,}; {plan}" for plan in plans(job) if plan.solver == solver), f"n = {n:,}; on a cluster")
 
 
 def _entry(job: Job, costs: Costs) -> float:
@@ -211,10 +216,7 @@ def _iterative(job: Job, costs: Costs) -> Plan:
     rank = min(_RANK, job.n // 8, job.bytes // 2 // (64 * job.n))
     iterations = job.iterations or max(1, round(costs.iterations * (n / 1e4) ** costs.growth))
     points, vectors, root = 8.0 * n * job.features, 6.0 * 8.0 * n * k, 16.0 * n * rank
-    if cluster:
-        room = job.workers * max(0.0, _KEPT_SHARE * job.bytes - points)
-    else:
-        room = max(0.0, 0.5 * job.bytes - root)
+    room = job.workers * max(0.0, _KEPT_SHARE * job.bytes - points) if cluster else max(0.0, 0.5 * job.bytes - root)
     kept = min(1.0, room / (job.item * entries))
     anew = entries * entry * (1.0 - kept)
     parts = {

@@ -33,6 +33,7 @@ Matrix = NDArray[Any]
 _Value = TypeVar("_Value")
 _ATTEMPTS = 6  # products that fail one after the other
 _PATIENCE = 60.0  # seconds without any worker
+_CONNECT = "20s"
 _TASKS = 4  # patches for each thread: workers of unequal speed even out
 KEPT_SHARE = 0.4  # of a worker's memory, for tiles: Dask begins to write to disk at 0.6
 
@@ -63,7 +64,7 @@ class Session:
             self.client = scheduler
         elif isinstance(scheduler, str):
             try:
-                self.client = dask.Client(scheduler, set_as_default=False, timeout="20s")
+                self.client = dask.Client(scheduler, set_as_default=False, timeout=_CONNECT)
             except (OSError, ValueError) as error:
                 raise ClusterError(f"there is no Dask scheduler at {scheduler}: {error}") from error
             mine = [self.client]

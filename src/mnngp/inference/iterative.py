@@ -130,8 +130,8 @@ def _descend(
     x = np.zeros_like(residual)
     active = np.arange(residual.shape[1])
     r = residual.copy()
-    z = precondition(r)
-    direction, inner = z, np.einsum("ij,ij->j", r, z)
+    z = precondition(r)  # may be r itself
+    direction, inner = z.copy(), np.einsum("ij,ij->j", r, z)
     norms = np.linalg.norm(residual, axis=0)
     while len(active) and len(history) < most:
         moved = product(direction)

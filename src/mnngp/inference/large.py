@@ -105,8 +105,9 @@ class IterationReport:
         return IterationReport(contraction, 0, (), (), 0, 0, 0, "on a cluster", 0.0)
 
     def __str__(self) -> str:
+        worst = max(self.residuals, default=0.0)
         return (
-            f"{self.iterations} iterations in {self.seconds:.3g} s, relative residual {max(self.residuals, default=0.0):.1e}, preconditioner of "
+            f"{self.iterations} iterations in {self.seconds:.3g} s, relative residual {worst:.1e}, preconditioner of "
             f"rank {self.rank}; {Storage(self.kept, self.total, self.where)}"
         )
 
