@@ -146,11 +146,20 @@ def fitted(stored: dict) -> dict:
     level = np.mean(
         [fact["kernel"] / (0.5 * fact["n"] ** 2 * (entry + feature * FEATURES + layer * (MODEL["depth"] + 1))) for fact in sizes]
     )
-    (factor,) = solve([[fact["n"] ** 3 / 3.0] for fact in sizes], [fact["factor"] for fact in sizes])
-    rows = [[0.5 * fact["n"] ** 2, 0.5 * fact["n"] ** 2 * k] for fact in sizes for k in (1, 11, 44)]
-    product, column = solve(rows, [fact[f"product {k}"] for fact in sizes for k in (1, 11, 44)])
-    large = [fact for fact in sizes if fact["root"] > 1.05 * fact["columns"]]
-    (root,) = solve([[fact["n"] * fact["rank"] ** 2] for fact in large], [fact["root"] - fact["columns"] for fact in large])
+    per_entry = level * (entry + feature * FEATURES + layer * (MODEL["depth"] + 1))
+    # What is left of a whole fit without the kernel is the factorisation, with all that is small beside it.
+    rest = [fact["cholesky"] - 0.5 * fact["n"] ** 2 * per_entry for fact in sizes]
+    (factor,) = solve([[fact["n"] ** 3 / 3.0] for fact in sizes if fact["n"] > 2000], rest[1:])
+    # Two or more right-hand sides are products of matrices; one alone is another routine, and is never there.
+    rows = [[0.5 * fact["n"] ** 2, 0.5 * fact["n"] ** 2 * k] for fact in sizes for k in (11, 44)]
+    product, column = solve(rows, [fact[f"product {k}"] for fact in sizes for k in (11, 44)])
+    works, rest = [], []
+    for fact in sizes:
+        n, rank, iterations, k = fact["n"], fact["rank"], fact["iterations"], TARGETS + 1
+        tiles = 0.5 * n**2 * (per_entry + iterations * (product + column * k))
+        rest.append(fact["cg"] - tiles - n * rank * per_entry)
+        works.append([n * rank**2 + 4.0 * n * rank * k * iterations])
+    (root,) = solve(works, np.maximum(rest, 1e-3))
     growth, start = np.polyfit(np.log([fact["n"] / 1e4 for fact in sizes]), np.log([fact["iterations"] for fact in sizes]), 1)
     costs = {
         "entry": entry * level, "feature": feature * level, "layer": layer * level, "factor": factor, "product": product,
@@ -173,7 +182,7 @@ def measure(sizes: tuple[int, ...]) -> None:
         RUNS.write_text(json.dumps(stored, indent=1))
 
 
-def cluster(n: int = 12_000, d: int = 20, limit: str = "400MB") -> None:
+def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
     """A scheduler and two workers as users start them, whose memory is less than the kernel takes."""
     import numpy as np
     from distributed import Client

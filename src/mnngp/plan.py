@@ -27,7 +27,7 @@ from mnngp.errors import InputError
 
 SOLVERS = ("cholesky", "cg", "dask", "dask-cholesky")
 BLOCK = 2048  # of Dask's Cholesky factorisation
-_TASKS = 4  # patches a thread
+_TASKS = 4  # patches a worker, each of which runs one task at a time, with all its threads
 _TILE = 1024
 _RANK = 512
 _KEPT_SHARE = 0.4
@@ -42,7 +42,7 @@ class Costs:
     entry, feature, layer : float
         For an entry of the kernel: whatever it is, for each feature, for each layer.
     factor : float
-        For a multiplication and addition of the Cholesky factorisation.
+        For a multiplication and addition of the Cholesky factorisation, with the solves behind it.
     product, column : float
         For an entry of a product with kept tiles, and for each right-hand side.
     root : float
@@ -228,7 +228,7 @@ def _iterative(job: Job, costs: Costs) -> Plan:
     working = 4.0 * 8.0 * _TILE**2 * job.threads
     traffic = 0.0
     if cluster:
-        rows = max(2.0, math.sqrt(2.0 * _TASKS * job.workers * job.threads), n * math.sqrt(job.item / (0.1 * job.bytes)))
+        rows = max(2.0, math.sqrt(2.0 * _TASKS * job.workers), n * math.sqrt(job.item / (0.1 * job.bytes)))
         rows = min(rows, max(2.0, n / _TILE))
         patches = 0.5 * rows * (rows + 1.0)
         among = patches * 2.0 * (n / rows) * k * 8.0 * 3.0  # the vectors to each patch, and both its products to two sums

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mnngp.kernels import threads
 from mnngp.kernels.matrix import correlations
 from mnngp.kernels.points import Points
 from mnngp.kernels.structure import Network
@@ -33,7 +35,7 @@ class Shape:
     cols: int
     symmetric: bool
 
-    @property
+    @cached_property
     def tiles(self) -> list[tuple[int, int]]:
         """Where each tile begins; of a symmetric square those of the lower triangle."""
         starts = [(i, j) for i in range(0, self.rows, TILE) for j in range(0, self.cols, TILE)]
@@ -88,15 +90,36 @@ class Patch:
         return tiles
 
     def product(self, v: Matrix, w: Matrix) -> tuple[Matrix, Matrix]:
-        """``T v`` for the columns' v, and ``Tᵀ w`` for the rows' w; of a square on the diagonal ``A v``, twice the same array."""
-        symmetric = self.shape.symmetric
-        below = np.zeros((self.shape.rows, v.shape[1]))
-        right = below if symmetric else np.zeros((self.shape.cols, v.shape[1]))
-        for number, (i, j) in enumerate(self.shape.tiles):
-            tile = self.kept[number] if number < len(self.kept) else self.tile(i, j)
-            # Products in float64 of entries in float32: rounding of the vectors would end the convergence early.
-            tile = tile.astype(np.float64, copy=False)
-            below[i : i + TILE] += tile @ v[j : j + TILE]
-            if not (symmetric and i == j):
-                right[j : j + TILE] += tile.T @ w[i : i + TILE]
+        """``T v`` for the columns' v, and ``Tᵀ w`` for the rows' w; of a square on the diagonal ``A v``, twice the same array.
+
+        Kept tiles are shared out to threads, each with its own sums: BLAS makes little of more than one on so few columns. A tile
+        that is computed has all threads to itself.
+        """
+        below, right = self._nothing(v)
+        count, crew = len(self.kept), threads.count()
+        sums = [self._nothing(v) for _ in range(crew)]
+
+        def share(member: int) -> None:
+            for number in range(member, count, crew):
+                self._add(*sums[member], number, self.kept[number], v, w)
+
+        threads.spread(share, range(crew), work=sum(tile.size for tile in self.kept) * v.shape[1])
+        for number in range(count, len(self.shape.tiles)):
+            self._add(below, right, number, self.tile(*self.shape.tiles[number]), v, w)
+        for other_below, other_right in sums:
+            below += other_below
+            if right is not below:
+                right += other_right
         return below, right
+
+    def _nothing(self, v: Matrix) -> tuple[Matrix, Matrix]:
+        below = np.zeros((self.shape.rows, v.shape[1]))
+        return below, below if self.shape.symmetric else np.zeros((self.shape.cols, v.shape[1]))
+
+    def _add(self, below: Matrix, right: Matrix, number: int, tile: Matrix, v: Matrix, w: Matrix) -> None:
+        i, j = self.shape.tiles[number]
+        # Products in float64 of entries in float32: rounding of the vectors would end the convergence early.
+        entries = tile.astype(np.float64, copy=False)
+        below[i : i + TILE] += entries @ v[j : j + TILE]
+        if not (self.shape.symmetric and i == j):
+            right[j : j + TILE] += entries.T @ w[i : i + TILE]
