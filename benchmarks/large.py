@@ -248,7 +248,7 @@ def write() -> None:
         name = f"**{fact['n']:,}** (not in the fit)" if fact["n"] == CHECKED else f"{fact['n']:,}"
         text.append(
             f"| {name} | {fact['cholesky']:.3g} s | {model['cholesky'].seconds:.3g} s | {fact['cg']:.3g} s | "
-            f"{iterative.seconds:.3g} s | {fact['iterations']} | {model['cg'].iterations} | {shown(fact['cg peak'])} | "
+            f"{iterative.seconds:.3g} s | {fact['iterations']} | {model['cg'].iterations} | {shown(fact['cg peak']) if fact['cg peak'] else '–'} | "
             f"{fact['difference']:.0e} |"
         )
     if "cluster" in stored:

@@ -98,7 +98,7 @@ def test_what_does_not_converge_is_an_error():
         return (A @ v).astype(np.float32).astype(np.float64)
 
     with pytest.raises(ConvergenceError, match="by rounding: the tolerance of 1e-12 is out of reach"):
-        conjugate_gradients(rounded, b[:50], lambda v: v, tolerance=1e-12, most=10_000)
+        conjugate_gradients(rounded, np.random.default_rng(0).normal(size=(50, 1)), lambda v: v, tolerance=1e-12, most=10_000)
     with pytest.raises(FactorizationError, match="a direction of curvature"):
         conjugate_gradients(lambda v: -v, b, lambda v: v, tolerance=1e-8, most=20)
 
@@ -351,7 +351,7 @@ def expected(table):
     return Posterior(KERNELS["plain"][0], X, y, 1e-2).mean_and_variance(new)
 
 
-@pytest.mark.parametrize("room", [None, "10MB", 0])
+@pytest.mark.parametrize("room", [None, "8.8MB", 0])
 def test_conjugate_gradients_on_a_cluster(table, expected, dask_cluster, room):
     X, y, new = table
     shares = []
@@ -361,7 +361,7 @@ def test_conjugate_gradients_on_a_cluster(table, expected, dask_cluster, room):
     assert ours.report.where == "on 2 workers"
     assert (ours.report.kept == ours.report.total) == (room is None)
     assert (ours.report.kept == 0) == (room == 0)
-    assert ours.report.kept <= 10**7 or room is None
+    assert ours.report.kept <= 8_800_000 or room is None
     assert sum(shares) <= 1.01
     if room is None:
         np.testing.assert_allclose(ours.mean_and_variance(new[:3])[1], expected[1][:3], atol=1e-6 * expected[1].max())
