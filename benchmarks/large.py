@@ -245,10 +245,11 @@ def write() -> None:
         model = {plan.solver: plan for plan in plans(job, known)}
         given = Job(fact["n"], FEATURES, MODEL["depth"], TARGETS, memory="4GB", iterations=fact["iterations"])
         iterative = next(plan for plan in plans(given, known) if plan.solver == "cg")
+        taken = shown(fact["cg peak"]) if fact["cg peak"] else "–"
         name = f"**{fact['n']:,}** (not in the fit)" if fact["n"] == CHECKED else f"{fact['n']:,}"
         text.append(
             f"| {name} | {fact['cholesky']:.3g} s | {model['cholesky'].seconds:.3g} s | {fact['cg']:.3g} s | "
-            f"{iterative.seconds:.3g} s | {fact['iterations']} | {model['cg'].iterations} | {shown(fact['cg peak']) if fact['cg peak'] else '–'} | "
+            f"{iterative.seconds:.3g} s | {fact['iterations']} | {model['cg'].iterations} | {taken} | "
             f"{fact['difference']:.0e} |"
         )
     if "cluster" in stored:

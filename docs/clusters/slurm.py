@@ -19,6 +19,7 @@ CORES = 32
 
 
 def main() -> None:
+    """Start the cluster, fit, save and predict."""
     cluster = SLURMCluster(
         queue="compute",
         account="your-account",
