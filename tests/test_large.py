@@ -32,6 +32,7 @@ from mnngp.inference import (
     ClusterConjugateGradients,
     ConjugateGradients,
     Posterior,
+    large,
     log_evidence_gradient,
     solvers,
     tiles,
@@ -487,6 +488,14 @@ def test_the_plan_follows_its_formulas():
     assert spread.traffic > 7 * 8 * 200_000 * 3
     assert seconds("dask", replace(many, memory="8GB")).kept < 1.0
     assert seconds("dask-cholesky", many).fits == (3 * 8 * 200_000**2 / 8 < 0.6 * 64e9)
+
+
+def test_the_plan_knows_the_solvers_constants():
+    """It has its own copies, so that ``mnngp plan`` need not load compiled code."""
+    ours = (plan._TILE, plan._RANK, plan._KEPT_SHARE, plan._TASKS, plan.BLOCK)
+    theirs = (tiles.TILE, large.HIGHEST_RANK, cluster_module.KEPT_SHARE, cluster_module._TASKS, ClusterCholesky().block)
+    assert ours == theirs
+    assert set(plan.SOLVERS) == set(solvers.WORDS) - {"auto"}
 
 
 def test_the_plan_is_near_what_was_measured():

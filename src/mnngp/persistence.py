@@ -164,6 +164,7 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "signal_var": posterior.signal_var,
         "contraction": factor.contraction,
         "report": asdict(factor.report),
+        "factored": isinstance(factor, Factor),
         "intercept_precision": None if np.isinf(posterior._c) else posterior._c,
         "noise": model._noise,
         "rows": model._n_rows,
@@ -220,7 +221,7 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
         "y": (n, k), "within": (n, k), "alpha": (n, k), "beta": (k,), "offset": (k,), "unit": (k,),
         "place": (rows,), "row_y": (rows, k), "row_weight": (rows,),
     }  # fmt: skip
-    if "factor" in arrays:
+    if header.get("factored", True):
         shapes["factor"] = layout.packed_shape(n)
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
@@ -265,7 +266,7 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
 def _inverse(header: dict[str, Any], arrays: dict[str, Array], kernel: MaxoutKernel) -> Inverse:
     """The factor, or what solves without one."""
     kappa, noise = header["contraction"], arrays["noise_var"]
-    if "factor" in arrays:
+    if header.get("factored", True):
         packed = Packed(len(noise), arrays["factor"].dtype, arrays["factor"])
         return Factor(kappa, noise, packed, Report(**header["report"]))
     points = Points(arrays["directions"], arrays["square_lengths"])
