@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 NT := .venv-neural-tangents
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test bench inference tabular lint docs reference clean help
+.PHONY: demo test bench inference torch converge tabular lint docs reference clean help
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -32,6 +32,13 @@ bench: $(VENV)/.dev $(NT)/.ready  ## compare with neural-tangents; writes benchm
 
 inference: $(VENV)/.dev  ## time fitting beside bare BLAS and LAPACK; writes benchmarks/results/
 	$(BIN)/python benchmarks/inference.py
+
+torch: $(VENV)/.dev  ## time the GPyTorch kernel beside BoTorch's, and training many networks beside one at a time
+	$(BIN)/python benchmarks/botorch_kernel.py
+	$(BIN)/python benchmarks/finite.py
+
+converge: $(VENV)/.dev  ## draw finite networks of growing width beside the Gaussian process: the picture of docs/convergence.md
+	$(BIN)/mnngp converge --plot docs/figures/convergence.png
 
 tabular: $(VENV)/.keel  ## compare with a forest and a tuned SVM on 49 tables (an hour and a half; goes on where it stopped)
 	$(BIN)/python benchmarks/tabular.py

@@ -25,7 +25,7 @@ import scipy.linalg
 from rich.console import Console
 
 from mnngp import Maxout, MaxoutGPClassifier, __version__, data
-from mnngp.experiments import runner
+from mnngp.experiments import cells, runner
 from mnngp.experiments.protocol import Protocol
 from mnngp.experiments.store import Store
 
@@ -62,7 +62,7 @@ def peer_cell(images):
             "family": [{"activation": "maxout", **CELL}],
         }
     )
-    train, _ = runner.rows(protocol, next(iter(runner.units(protocol))).group.split, len(images.y))
+    train, _ = cells.rows(protocol, next(iter(runner.units(protocol))).split, len(images.y))
     nodes = np.linspace(-1.0, 1.0, NODES)
     table = Maxout(CELL["rank"]).moment(nodes)  # exact at the nodes, as theirs is to 1e-13
     weight, bias, second = CELL["weight_var"], CELL["bias_var"], Maxout(CELL["rank"]).second_moment
@@ -104,7 +104,7 @@ def grid(images):
 def one_at_a_time(images, results, count):
     """A random part of the cells through the estimator: fit, and predict both sets of images."""
     protocol = Protocol.load(GRID)
-    train, validation = runner.rows(protocol, next(iter(runner.units(protocol))).group.split, len(images.y))
+    train, validation = cells.rows(protocol, next(iter(runner.units(protocol))).split, len(images.y))
     chosen = np.random.default_rng(0).choice(len(results), count, replace=False)
     X, X_new = images.X[train].astype(float), images.X[validation].astype(float)
     X_test, seconds, difference = images.X_test.astype(float), [], []

@@ -5,6 +5,7 @@
 
 import csv
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -21,24 +22,26 @@ HERE = Path(__file__).parent
 RESULTS = HERE.parent / "experiments" / "results"
 ROUNDED = {"validation_log_loss": 6, "test_log_loss": 6, "seconds": 3}
 COLORS = {"maxout": "#1b6ca8", "relu": "#c8553d", "tanh": "#6a6a6a"}
+FINITE_COLORS = ("#1b6ca8", "#7d4a95", "#a66bb5", "#c98bd0")  # infinitely wide, then the widest first
 
 
 def add(run: Path) -> Path:
-    """Write a run's finished cells to a CSV file; only repeats that are complete."""
+    """Write a run's finished cells to a CSV file; only those of training sets that are complete."""
     with Store.open(run) as store:
-        results = [result for result in store.results() if result.status == "done"]
-        total = len(store.protocol) // store.protocol.repeats
-    count = {repeat: sum(result.repeat == repeat for result in results) for repeat in {result.repeat for result in results}}
-    whole = [result for result in results if count[result.repeat] == total]
+        results = [result for result in store.results() if result.status != "failed"]
+        asked = Counter((group.split.n_train, group.split.repeat) for group in store.protocol.groups for _ in group.depths)
+    count = Counter((result.n_train, result.repeat) for result in results)
+    whole = [result for result in results if count[result.n_train, result.repeat] == asked[result.n_train, result.repeat]]
     if not whole:
-        raise SystemExit(f"{run}: no repeat is complete")
+        raise SystemExit(f"{run}: no training set is complete")
     path = RESULTS / f"{run.stem}.csv"
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(Result)], lineterminator="\n")
         writer.writeheader()
         for result in whole:
             row = asdict(result)
-            writer.writerow({name: round(value, ROUNDED[name]) if name in ROUNDED else value for name, value in row.items()})
+            rounded = {name: round(row[name], digits) for name, digits in ROUNDED.items() if row[name] is not None}
+            writer.writerow(row | rounded)
     return path
 
 
@@ -61,12 +64,13 @@ def read(name: str) -> list[Result]:
 
 
 def rows_of(names: Iterable[str]) -> list[selection.Row]:
-    """The rows of several runs, each with as many repeats as it has."""
+    """The rows of several runs, each with as many repeats as there are of its size."""
     found = []
     for name in names:
         results = read(name)
-        if results:
-            found += selection.rows(results, 1 + max(result.repeat for result in results))
+        for size in {result.n_train for result in results}:
+            own = [result for result in results if result.n_train == size]
+            found += selection.rows(own, 1 + max(result.repeat for result in own))
     return sorted(found, key=lambda row: (row.dataset != "mnist", row.n_train))
 
 
@@ -155,13 +159,67 @@ def heat_maps(path: Path, name: str = "grid-mnist-1000") -> None:
     figure.savefig(path, dpi=130)
 
 
+def finite_names() -> list[str]:
+    """The runs with networks of finite width."""
+    return [f"finite-{dataset}{part}" for dataset in ("mnist", "cifar10") for part in ("-part", "-rates")]
+
+
+def finite() -> str:
+    """Networks of finite width: what was selected, for each width, beside the Gaussian process and the paper."""
+    lines = ["| data | n_t | network | repeats | selected | validation | test | paper | paper's model | diverged |"]
+    lines.append("| --- | ---: | --- | ---: | --- | ---: | ---: | ---: | --- | ---: |")
+    for name in finite_names():
+        for line in tables.lines(rows_of([name]), ranks=True):
+            if line.row is None or line.row.rank is not None or line.row.best is None:
+                continue
+            best, theirs = line.row.best, line.paper
+            network = line.network + (", other rates" if name.endswith("-rates") else "")
+            cells = [tables.dataset_name(line.dataset), f"{line.n_train:,}", network, str(line.row.repeats)]
+            cells += [tables.model_name(best.setting), f"{best.validation_accuracy:.4f}", tables.spread(best.test_accuracy)]
+            cells += [f"{theirs.accuracy:.4f}", theirs.model] if theirs else ["", ""]
+            cells.append(f"{line.row.diverged:,} of {line.row.total:,}" if line.kind == "finite" else "")
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def finite_figure(path: Path) -> None:
+    """Figure 2: test accuracy against the number of images, finite widths and the Gaussian process, a panel a rank."""
+    datasets = [dataset for dataset in ("mnist", "cifar10") if read(f"finite-{dataset}-part")]
+    figure, axes = plots.new_figure(figsize=(9.6, 3.2 * len(datasets)), nrows=len(datasets), ncols=3)
+    for line, dataset in zip(axes, datasets, strict=True):
+        rows = [row for row in rows_of([f"finite-{dataset}-part"]) if row.best and row.best.test_accuracy]
+        widths = [None, *sorted({row.width for row in rows if row.width}, reverse=True)]
+        for ax, rank in zip(line, (2, 3, 4), strict=True):
+            for width, color, marker in zip(widths, FINITE_COLORS, "osDv", strict=False):
+                own = [row for row in rows if (row.rank, row.width) == (rank, width)]
+                sizes = [row.n_train for row in own]
+                means = [row.best.test_accuracy.mean for row in own]
+                ax.plot(sizes, means, color=color, marker=marker, ms=5, label="infinite" if width is None else f"width {width}")
+            low, high = min(row.n_train for row in rows), max(row.n_train for row in rows)
+            ax.set(
+                title=f"{tables.dataset_name(dataset)}, rank {rank}", xscale="log", xlim=(low / 1.3, high * 1.3), ylim=(0.0, None)
+            )
+            ax.set_xticks([low, high] if low < high else [low], [f"{low:,}", f"{high:,}"] if low < high else [f"{low:,}"])
+            ax.set_xticks([], minor=True)
+            ax.set_xlabel("training images")
+        line[0].set_ylabel("test accuracy")
+        line[0].legend(frameon=False)
+    figure.savefig(path, dpi=130)
+
+
 def write_all() -> None:
     """Write what the page includes."""
     generated, figures = HERE / "generated", HERE / "figures"
-    for name, make in {"results_paper": at_the_papers_choice, "results_grid": searched, "results_pairs": side_by_side}.items():
+    for name, make in {
+        "results_paper": at_the_papers_choice,
+        "results_grid": searched,
+        "results_pairs": side_by_side,
+        "results_finite": finite,
+    }.items():
         (generated / f"{name}.md").write_text(make())
     accuracy_figure(figures / "results_accuracy.png")
     heat_maps(figures / "results_grid.png")
+    finite_figure(figures / "results_finite.png")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ import pytest
 
 from mnngp import MaxoutKernel, NetworkKernel, Tanh
 from mnngp.errors import InputError
+from mnngp.experiments.cells import rows
 from mnngp.experiments.paper import table1
 from mnngp.experiments.protocol import Protocol, Split
-from mnngp.experiments.runner import rows
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
 MAXOUT = {"activation": "maxout", "rank": [2, 4], "depth": [1, 5], "weight_var": [0.5, 1.0], "bias_var": 0.1}
@@ -123,7 +123,7 @@ def test_grids_are_the_papers(path):
         ({"family__1__rank": 2}, r"family\[1\].rank is for maxout only, got 2 with tanh"),
         ({"family__0__rank": None}, r"family\[0\].rank is missing"),
         ({"family__0__activation": "swish"}, r"family\[0\].activation must be one of 'maxout', 'relu'.*got 'swish'"),
-        ({"family__0__kind": "gp"}, r"family\[0\].kind must be one of 'nngp', 'ntk', got 'gp'"),
+        ({"family__0__kind": "gp"}, r"family\[0\].kind must be one of 'nngp', 'ntk', 'finite', got 'gp'"),
         ({"family__0__weight_var": 0.0}, r"family\[0\].weight_var must be a finite number above 0"),
         ({"family__0__weight_var": [1.0, "2"]}, r"family\[0\].weight_var\[1\] must be a finite number"),
         ({"family__0__weight_var": []}, r"family\[0\].weight_var must hold at least one value, got none"),

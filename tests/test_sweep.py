@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 import mnngp
 from mnngp.data import load, standardised
 from mnngp.errors import AccuracyWarning, InputError
-from mnngp.experiments import runner
+from mnngp.experiments import cells, runner
 from mnngp.experiments.protocol import Protocol
 from mnngp.experiments.store import Result, Store, StoreError, commit
 from mnngp.inference import Posterior
@@ -145,7 +145,7 @@ def many(digits, tmp_path_factory):
 def test_accuracies_are_those_of_a_plain_posterior(many, digits):
     protocol, results = many
     assert len(results) == len(protocol) == 54 + 4 + 8 + 8 + 1 + 3
-    train, validation = runner.rows(protocol, next(protocol.splits), len(digits.y))
+    train, validation = cells.rows(protocol, next(protocol.splits), len(digits.y))
     X, others = standardised(digits.X[train]), [standardised(digits.X[validation]), standardised(digits.X_test)]
     labels, targets = [digits.y[validation], digits.y_test], np.eye(10)[digits.y[train]] - 0.1
     kernels = {group.key(depth): group.kernel(depth) for group in protocol.groups for depth in group.depths}
@@ -157,9 +157,9 @@ def test_accuracies_are_those_of_a_plain_posterior(many, digits):
         accuracies = [np.mean(mean.argmax(axis=1) == label) for mean, label in zip(means, labels, strict=True)]
         assert (result.validation_accuracy, result.test_accuracy) == tuple(accuracies), key
         assert (result.noise_var, result.attempts) == (posterior.noise_var[0], posterior.report.attempts)
-        sharpness = runner.Evidence(means[0], labels[0]).sharpness()
+        sharpness = cells.Evidence(means[0], labels[0]).sharpness()
         for mean, label, found in zip(means, labels, (result.validation_log_loss, result.test_log_loss), strict=True):
-            assert found == pytest.approx(runner.Evidence(mean, label).log_loss(sharpness), rel=1e-6)
+            assert found == pytest.approx(cells.Evidence(mean, label).log_loss(sharpness), rel=1e-6)
 
 
 def test_what_a_result_says(many):
@@ -179,7 +179,7 @@ def test_log_loss_is_the_least_there_is(many):
     mean = rng.normal(size=(500, 10))
     labels = (mean + 0.7 * rng.normal(size=mean.shape)).argmax(axis=1)
     for scale in (1e-12, 1.0, 1e12):
-        evidence = runner.Evidence(scale * mean, labels)
+        evidence = cells.Evidence(scale * mean, labels)
         best = minimize_scalar(lambda a, e=evidence: e.log_loss(a), bounds=(0.0, 100.0 / scale), method="bounded").fun
         found = evidence.log_loss(evidence.sharpness())
         assert found <= best * (1.0 + 1e-12)
@@ -188,12 +188,12 @@ def test_log_loss_is_the_least_there_is(many):
 
 def test_log_loss_at_the_ends():
     mean, labels = np.eye(10), np.arange(10)
-    right = runner.Evidence(mean, labels)
+    right = cells.Evidence(mean, labels)
     assert right.log_loss(right.sharpness()) < 1e-13  # certain, and finite
-    wrong = runner.Evidence(mean, (labels + 1) % 10)
+    wrong = cells.Evidence(mean, (labels + 1) % 10)
     assert wrong.sharpness() == 0.0
     assert wrong.log_loss(0.0) == pytest.approx(np.log(10.0))
-    nothing = runner.Evidence(np.zeros((10, 10)), labels)
+    nothing = cells.Evidence(np.zeros((10, 10)), labels)
     assert nothing.sharpness() == 0.0
 
 
@@ -201,7 +201,7 @@ def test_many_training_images_go_another_way_to_the_same_numbers(many, digits, t
     """Above ``SMALL`` one cell has all threads and is committed alone; angles that are too many are not kept."""
     protocol, results = many
     monkeypatch.setattr(runner, "SMALL", 10)
-    monkeypatch.setattr(runner, "_KEPT", 0)
+    monkeypatch.setattr(cells, "_KEPT", 0)
     counter = Counter()
     others = numbers(swept(tmp_path / "run.sqlite", protocol, digits, counter))
     assert counter.computed == len(results)
@@ -213,7 +213,7 @@ def test_many_training_images_go_another_way_to_the_same_numbers(many, digits, t
 def test_it_does_not_matter_whether_angles_are_kept(digits, tmp_path, monkeypatch):
     protocol = protocol_of(test=599)
     kept = swept(tmp_path / "kept.sqlite", protocol, digits)
-    monkeypatch.setattr(runner, "_KEPT", 0)
+    monkeypatch.setattr(cells, "_KEPT", 0)
     assert numbers(swept(tmp_path / "anew.sqlite", protocol, digits)) == numbers(kept)
 
 
@@ -240,7 +240,7 @@ def test_going_on_computes_what_is_missing_and_nothing_else(digits, tmp_path):
     path = tmp_path / "run.sqlite"
     with Store.begin(path, protocol) as store:
         unit = runner.units(protocol)[3]
-        chosen = [(unit.group.key(depth), result) for depth, result in zip(unit.group.depths, whole[6:8], strict=True)]
+        chosen = [(key, result) for key, result in zip(unit.names(), whole[6:8], strict=True)]
         store.add(chosen[:1])
     counter = Counter()
     rest = swept(path, protocol, digits, counter)
@@ -287,7 +287,7 @@ def test_failing_cells_are_recorded_and_the_rest_goes_on(digits, tmp_path, monke
 
 
 def test_whatever_a_cell_raises_is_its_own_affair(digits, tmp_path, monkeypatch):
-    plain = runner._Prepared._mean
+    plain = cells._Infinite._mean
 
     def broken(self, posterior, step):
         if posterior.kernel.weight_var == 0.5:
@@ -295,7 +295,7 @@ def test_whatever_a_cell_raises_is_its_own_affair(digits, tmp_path, monkeypatch)
         mean = plain(self, posterior, step)
         return mean if len(posterior.kernel.layers) == 1 else np.full_like(mean, np.nan)
 
-    monkeypatch.setattr(runner._Prepared, "_mean", broken)
+    monkeypatch.setattr(cells._Infinite, "_mean", broken)
     results = swept(tmp_path / "run.sqlite", protocol_of(), digits)
     errors = {(result.weight_var, result.depth): result.error for result in results}
     assert errors[0.5, 1] == errors[0.5, 5] == "ZeroDivisionError: oh dear"
@@ -309,7 +309,7 @@ def test_whatever_a_cell_raises_is_its_own_affair(digits, tmp_path, monkeypatch)
 ZYGOTE = """
 import json, os, resource, sys, time
 from mnngp.data import load
-from mnngp.experiments import runner
+from mnngp.experiments import cells, runner
 from mnngp.experiments.protocol import Protocol
 from mnngp.experiments.store import Store
 digits = load("digits")
@@ -469,7 +469,7 @@ def test_two_processes_do_not_repeat_each_others_cells(digits, tmp_path, monkeyp
     """Here in two forks, which count the cells that they compute; each of them takes long enough for both to get some."""
     protocol, path = protocol_of(repeats=2), tmp_path / "run.sqlite"
     computed = tmp_path / "computed.txt"
-    plain = runner._Prepared.cell
+    plain = cells._Infinite.cell
 
     def slow(self, group, depth, step):
         with open(computed, "a") as file:
@@ -477,7 +477,7 @@ def test_two_processes_do_not_repeat_each_others_cells(digits, tmp_path, monkeyp
         time.sleep(0.05)
         return plain(self, group, depth, step)
 
-    monkeypatch.setattr(runner._Prepared, "cell", slow)
+    monkeypatch.setattr(cells._Infinite, "cell", slow)
     children = []
     for _ in range(2):
         child = os.fork()
@@ -668,7 +668,7 @@ def alter(path, *statements):
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("PRAGMA user_version = 2", "has the format 2, mnngp .* reads 1; a newer mnngp reads it"),
+        ("PRAGMA user_version = 3", "has the format 3, mnngp .* reads 1 to 2; a newer mnngp reads it"),
         ("CREATE TRIGGER t AFTER INSERT ON cell BEGIN DELETE FROM cell; END", "does not have the tables of a store"),
         ("CREATE VIEW v AS SELECT * FROM cell", "does not have the tables of a store"),
         ("DROP TABLE cell", "does not have the tables of a store"),

@@ -27,7 +27,7 @@ def small(**changes):
 
 def only(results, **arguments):
     """The one row that is not of a single rank."""
-    (row,) = (row for row in selection.rows(results, **arguments) if not row.by_rank)
+    (row,) = (row for row in selection.rows(results, **arguments) if not row.partial)
     return row
 
 
@@ -45,7 +45,7 @@ def test_selected_is_the_highest_mean_validation_accuracy():
 
 def test_ties_go_to_the_log_loss_and_then_to_the_order():
     cells = [result(depth=depth, weight_var=w) for depth in (9, 5) for w in (2.0, 1.0)]
-    assert only(cells).best.setting[4:] == (4, 5, 0.34, 1.0)
+    assert only(cells).best.setting[4:8] == (4, 5, 0.34, 1.0)
     assert only([*cells, result(depth=21, validation_log_loss=0.2)]).best.setting.depth == 21
     assert only([*cells, result(depth=21, validation_log_loss=None)]).best.setting.depth == 5
     assert only([*cells, result(depth=21, validation_accuracy=None)]).best.setting.depth == 5
@@ -183,7 +183,7 @@ def test_the_papers_rows_that_were_not_run():
     assert len(tables.lines(rows)) == 2
     lines = tables.lines(rows, missing=True)
     assert len(lines) == 24
-    assert [line.network for line in lines if line.n_train == 500] == ["maxout", "ReLU", "tanh", "maxout, width 5000"]
+    assert [line.network for line in lines if line.n_train == 500] == ["maxout", "ReLU", "tanh", "maxout, finite width"]
     assert sum(line.ours is not None for line in lines) == 2
     assert len(tables.lines(rows, ranks=True)) == 4
 

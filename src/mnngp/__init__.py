@@ -10,9 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mnngp import data, inference, plots, theory
+    from mnngp import data, finite, inference, plots, theory
     from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReLU, TabulatedMaxout, Tanh
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, load
+    from mnngp.finite import MaxoutNetwork  # noqa: F401
     from mnngp.kernels import MaxoutKernel, NetworkKernel
 
 __version__ = "0.1.0"
@@ -21,8 +22,9 @@ _HOME = {
     "mnngp.activations": ("Activation", "Maxout", "ReLU", "LeakyReLU", "Abs", "Erf", "Tanh", "GELU", "TabulatedMaxout"),
     "mnngp.kernels": ("MaxoutKernel", "NetworkKernel"),
     "mnngp.estimators": ("MaxoutGPClassifier", "MaxoutGPRegressor", "load"),
+    "mnngp.finite": ("MaxoutNetwork",),  # needs PyTorch, and so is not in __all__: a star import must work without
 }
-_SUBMODULES = ("data", "inference", "plots", "theory")
+_SUBMODULES = ("data", "finite", "inference", "plots", "theory")
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "Tanh",
     "__version__",
     "data",
+    "finite",
     "inference",
     "load",
     "plots",

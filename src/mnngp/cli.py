@@ -8,6 +8,7 @@ import typer
 
 from mnngp import __version__
 from mnngp.commands import data, models, results
+from mnngp.commands.converge import converge
 from mnngp.commands.demo import demo
 from mnngp.commands.phase import phase
 from mnngp.commands.plan import plan
@@ -47,6 +48,7 @@ app.command()(results.table)
 app.command()(results.report)
 app.command()(phase)
 app.command()(plan)
+app.command()(converge)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import time
 from collections import defaultdict
@@ -14,8 +15,9 @@ import typer
 from mnngp.commands.data import DataDir
 
 if TYPE_CHECKING:
-    from mnngp.experiments.protocol import Split
-    from mnngp.experiments.store import Result
+    from mnngp.data import Images
+    from mnngp.experiments.protocol import Protocol, Split
+    from mnngp.experiments.store import Result, Store
 
 _EVERY = 10.0  # seconds between two lines where there is no terminal
 
@@ -29,6 +31,13 @@ def sweep(
         ),
     ] = None,
     data_dir: DataDir = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Compute in so many processes of a Dask cluster on this machine.", show_default=False)
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Compute on a running Dask cluster, such as tcp://10.0.0.1:8786.", show_default=False),
+    ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try cells again that failed before.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
 ) -> None:
@@ -36,31 +45,38 @@ def sweep(
 
     Stopped or killed at any moment, the same command goes on; several at once share the work. Exit code 1: some cells failed.
     """
+    if workers is not None and scheduler is not None:
+        raise typer.BadParameter("--workers starts a cluster, --scheduler names one; give one of them", param_hint="--workers")
     start = time.monotonic()
     path = Path(f"{config.stem}.sqlite") if output is None else output
     try:
-        about = _run(config, path, data_dir, retry_failed)
+        about = _run(config, path, data_dir, retry_failed, {"workers": workers, "scheduler": scheduler})
     except KeyboardInterrupt:
         typer.echo(f"stopped; what is finished is in {path}, and the same command goes on", err=True)
         raise typer.Exit(130) from None
     seconds = time.monotonic() - start
     if as_json:
-        facts = {"path": str(path), "cells": about["cells"], "done": about["done"], "failed": about["failed"], "seconds": seconds}
+        facts = {"path": str(path), **{key: about[key] for key in ("cells", "done", "failed", "diverged")}, "seconds": seconds}
         typer.echo(json.dumps(facts))
     else:
-        typer.echo(f"{about['done']:,} of {about['cells']:,} cells are done, in {path} ({_duration(seconds)})")
+        diverged = f", {about['diverged']:,} diverged" if about["diverged"] else ""
+        typer.echo(f"{about['done']:,} of {about['cells']:,} cells are done{diverged}, in {path} ({_duration(seconds)})")
     if about["failed"]:
         typer.echo(f"error: {about['failed']:,} cells failed; mnngp sweep --retry-failed tries them again", err=True)
         raise typer.Exit(1)
 
 
-def _run(config: Path, path: Path, data_dir: Path | None, retry_failed: bool) -> dict[str, Any]:
-    from mnngp import data
+def _run(config: Path, path: Path, data_dir: Path | None, retry_failed: bool, cluster: dict[str, Any]) -> dict[str, Any]:
+    from mnngp import data, finite
     from mnngp.experiments.protocol import Protocol
     from mnngp.experiments.store import Store
 
     protocol = Protocol.load(config)
-    # Without its data a sweep cannot begin, and leaves no store behind.
+    # Without its data, or what it needs, a sweep cannot begin, and leaves no store behind.
+    if any(family.kind == "finite" for family in protocol.families):
+        finite.require_torch()
+    if any(cluster.values()):
+        importlib.import_module("mnngp.experiments.cluster")  # says so if Dask is missing
     images = None if path.exists() else data.load(protocol.dataset, data_dir)
     with Store.begin(path, protocol) as store:
         if retry_failed:
@@ -69,9 +85,23 @@ def _run(config: Path, path: Path, data_dir: Path | None, retry_failed: bool) ->
             from mnngp.experiments import runner
 
             images = images or data.load(protocol.dataset, data_dir)
-            with Display(protocol.title or config.stem) as display:
-                runner.run(protocol, store, images, display)
+            if any(cluster.values()):
+                _run_on_cluster(protocol, store, images, cluster, protocol.title or config.stem)
+            else:
+                with Display(protocol.title or config.stem) as display:
+                    runner.run(protocol, store, images, display)
         return store.about()
+
+
+def _run_on_cluster(protocol: Protocol, store: Store, images: Images, where: dict[str, Any], title: str) -> None:
+    import logging
+
+    from mnngp.experiments import cluster
+
+    # What happens to workers is the cluster's business, and in its own logs; here it would tear the display apart.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with cluster.connected(**where) as client, Display(title) as display:
+        cluster.run(protocol, store, images, client, display)
 
 
 class Display:
@@ -179,6 +209,9 @@ def _printable(text: str) -> str:
 
 def _network(result: Result) -> str:
     unit = result.activation if result.rank is None else f"{result.activation}-{result.rank}"
+    if result.width is not None:
+        weight, bias = result.weight_var**0.5, result.bias_var**0.5
+        return f"{unit}, width {result.width}, depth {result.depth}, weight_std {weight:.4g}, bias_std {bias:.4g}"
     kind = "" if result.kind == "nngp" else f" {result.kind}"
     return f"{unit}{kind}, depth {result.depth}, weight_var {result.weight_var:.4g}, bias_var {result.bias_var:.4g}"
 

@@ -23,7 +23,7 @@ import numpy as np
 from mnngp.activations import Maxout
 from mnngp.experiments.paper import Published, table1
 from mnngp.experiments.selection import Candidate, Row
-from mnngp.experiments.tables import dataset_name, model_name, network_name
+from mnngp.experiments.tables import dataset_name, model_name, network_name, row_name
 
 if TYPE_CHECKING:
     from mnngp.experiments.store import Result
@@ -51,6 +51,7 @@ SIZES = (  # colour and marker, from few training images to many
     ("#a6589f", "x"),
     ("#bd5579", "star"),
 )
+WIDTHS = (("#c98bd0", "diamond"), ("#a66bb5", "cross"), ("#7d4a95", "x"), ("#bd5579", "star"))  # from narrow to wide
 METHODS = {  # of figure1.csv: name, colour, marker
     "monte_carlo": ("Monte Carlo, a million draws", GREY, "x-thin-open"),
     "printed": ("quadrature on the grid as printed", OCHRE, "triangle-up-open"),
@@ -145,12 +146,11 @@ def accuracy(rows: Iterable[Row], dataset: str) -> Figure | None:
     panels: list[int | None] = [None, *ranks] if len(ranks) > 1 else [None]
     data: list[Figure] = []
     for panel, rank in enumerate(panels):
-        by_network: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        by_network: dict[tuple[str, str, int | None], list[Row]] = defaultdict(list)
         for row in rows:
-            if row.rank == (rank if row.activation == "maxout" else None):
-                by_network[row.activation, row.kind].append(row)
-        for (activation, kind), line in by_network.items():
-            data.append(_ours(line, activation, kind) | _axes(panel))
+            if row.rank == (rank if row.activation == "maxout" else None) and (row.width is None) == (row.kind != "finite"):
+                by_network[row.activation, row.kind, row.width].append(row)
+        data += [_ours(line, _style(line[0], rows)) | _axes(panel) for line in by_network.values()]
         for activation, finite in (("maxout", False), ("relu", False), ("tanh", False), ("maxout", True)):
             points = [row for row in theirs if row.activation == activation and (row.width is not None) == finite]
             if points := [row for row in points if rank in (None, row.rank)]:
@@ -171,9 +171,19 @@ def accuracy(rows: Iterable[Row], dataset: str) -> Figure | None:
     return {"data": data, "layout": layout}
 
 
-def _ours(line: list[Row], activation: str, kind: str) -> Figure:
-    color, symbol, dash = STYLES.get(activation, OTHER)
-    name = escape(network_name(activation, kind))
+def _style(row: Row, rows: Iterable[Row]) -> tuple[str, str, str]:
+    """Colour, marker and dash: by activation, or by width, from the least to the greatest of those that there are."""
+    color, symbol, dash = STYLES.get(row.activation, OTHER)
+    if row.kind != "finite":
+        return (color, symbol, dash) if row.kind == "nngp" else (color, f"{symbol}-dot", "longdash")
+    widths = sorted({other.width for other in rows if other.width is not None})
+    return (*WIDTHS[widths.index(row.width or widths[0]) % len(WIDTHS)], "dot")
+
+
+def _ours(line: list[Row], style: tuple[str, str, str]) -> Figure:
+    color, symbol, dash = style
+    activation = line[0].activation
+    name = escape(network_name(activation, line[0].kind, line[0].width))
     best = [row.best for row in line if row.best]
     spreads = [candidate.test_accuracy for candidate in best if candidate.test_accuracy]
     hover = f"{name}, n<sub>t</sub> = %{{customdata[2]}}<br>%{{y:.4f}}%{{customdata[1]}}<br>%{{customdata[0]}}<extra></extra>"
@@ -186,8 +196,8 @@ def _ours(line: list[Row], activation: str, kind: str) -> Figure:
         "y": [_round(spread.mean) for spread in spreads],
         "error_y": {"type": "data", "array": [_round(spread.deviation or 0.0) for spread in spreads], "thickness": 1, "width": 3},
         "customdata": [[escape(model_name(c.setting)), _plus_minus(c), f"{c.setting.n_train:,}"] for c in best],
-        "marker": {"color": color, "symbol": symbol if kind == "nngp" else f"{symbol}-dot", "size": 8},
-        "line": {"color": color, "dash": dash if kind == "nngp" else "longdash", "width": 1.75},
+        "marker": {"color": color, "symbol": symbol, "size": 8},
+        "line": {"color": color, "dash": dash, "width": 1.75},
         "hovertemplate": hover,
     }
 
@@ -210,12 +220,16 @@ def _papers(points: list[Published], activation: str, finite: bool) -> Figure:
 
 def _side_by_side(rows: list[Row]) -> Figure:
     """One size: the networks below each other, with their spread."""
-    ranked = len({row.rank for row in rows if row.by_rank}) > 1
-    shown = [row for row in rows if row.by_rank == (ranked and row.activation == "maxout")]
+    ranked = len({row.rank for row in rows if row.rank is not None}) > 1
+    shown = [
+        row
+        for row in rows
+        if (row.rank is not None) == (ranked and row.activation == "maxout") and (row.width is None) == (row.kind != "finite")
+    ]
     data = []
     for row in reversed(shown):
-        name = escape(network_name(row.activation, row.kind)) + (f", rank {row.rank}" if row.by_rank else "")
-        trace = _ours([row], row.activation, row.kind)
+        name = escape(row_name(row))
+        trace = _ours([row], _style(row, rows))
         trace |= {"x": trace["y"], "y": [name], "error_x": trace.pop("error_y"), "mode": "markers", "showlegend": False}
         trace["hovertemplate"] = f"{name}<br>%{{x:.4f}}%{{customdata[1]}}<br>%{{customdata[0]}}<extra></extra>"
         data.append(trace)
@@ -237,10 +251,13 @@ def heat_maps(row: Row) -> Figure | None:
     by_panel: dict[tuple[int | None, int], dict[tuple[float, float], Candidate]] = defaultdict(dict)
     for candidate in known:
         setting = candidate.setting
-        by_panel[setting.rank, setting.depth][setting.bias_var, setting.weight_var] = candidate
+        # The best one, where networks of finite width differ in something else.
+        by_panel[setting.rank, setting.depth].setdefault((setting.bias_var, setting.weight_var), candidate)
     if max(map(len, by_panel.values()), default=0) < 4:
         return None
     best = known[0].setting
+    # Networks of finite width are given by standard deviations.
+    square, shown = ("", math.sqrt) if row.kind == "finite" else ("²", float)
     weights = sorted({candidate.setting.weight_var for candidate in known})
     biases = sorted({candidate.setting.bias_var for candidate in known})
     panels = _fewer(sorted(by_panel, key=lambda panel: (panel[0] or 0, panel[1])), (best.rank, best.depth))
@@ -254,13 +271,15 @@ def heat_maps(row: Row) -> Figure | None:
                 "type": "heatmap",
                 "name": titles[-1],
                 "z": [[_height(cells.get((bias, weight))) for weight in weights] for bias in biases],
-                "customdata": [[_details(cells.get((bias, weight)), bias, weight) for weight in weights] for bias in biases],
+                "customdata": [
+                    [_details(cells.get((bias, weight)), shown(bias), shown(weight)) for weight in weights] for bias in biases
+                ],
                 "coloraxis": "coloraxis",
                 "xgap": 1,
                 "ygap": 1,
                 "hoverongaps": False,
                 "hovertemplate": (
-                    f"{titles[-1]}<br>σ<sub>w</sub>² = %{{customdata[0]}}, σ<sub>b</sub>² = %{{customdata[1]}}<br>"
+                    f"{titles[-1]}<br>σ<sub>w</sub>{square} = %{{customdata[0]}}, σ<sub>b</sub>{square} = %{{customdata[1]}}<br>"
                     "validation <b>%{z:.4f}</b><br>test %{customdata[2]}<br>noise %{customdata[3]}<extra></extra>"
                 ),
                 **_axes(panel),
@@ -279,7 +298,10 @@ def heat_maps(row: Row) -> Figure | None:
                 **_axes(panels.index((best.rank, best.depth))),
             }
         )
-    x, y = (_levels(values) | {"title": {"text": f"σ<sub>{letter}</sub>²"}} for values, letter in ((weights, "w"), (biases, "b")))
+    x, y = (
+        _levels([shown(value) for value in values]) | {"title": {"text": f"σ<sub>{letter}</sub>{square}"}}
+        for values, letter in ((weights, "w"), (biases, "b"))
+    )
     depths = max(sum(rank == other for other, _ in panels) for rank, _ in panels)
     layout = _panels(titles, x, y, columns=min(depths, 6), least=150, most=260, height=150, share=True)
     values = [candidate.validation_accuracy for candidate in known if candidate.validation_accuracy is not None]
@@ -294,8 +316,8 @@ def all_heat_maps(rows: Iterable[Row]) -> list[tuple[str, Figure]]:
     """Figure 3 for every row over all ranks, with a name to choose it by; the largest sizes first."""
     named = []
     for row in sorted(rows, key=lambda row: -row.n_train):
-        if not row.by_rank and (figure := heat_maps(row)):
-            name = f"{dataset_name(row.dataset)}, {row.n_train:,} images, {network_name(row.activation, row.kind)}"
+        if row.rank is None and (row.width is None) == (row.kind != "finite") and (figure := heat_maps(row)):
+            name = f"{dataset_name(row.dataset)}, {row.n_train:,} images, {row_name(row)}"
             named.append((name, figure))
     return named
 
@@ -345,10 +367,11 @@ def _fewer(panels: list[tuple[int | None, int]], best: tuple[int | None, int]) -
 
 def timings(results: Iterable[Result]) -> Figure | None:
     """Median time of a cell against depth, a line a number of training images, a panel an activation; None for a single depth."""
-    seconds: dict[tuple[str, str], dict[int, dict[int, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    times = defaultdict[int, defaultdict[int, list[float]]]  # by number of images and depth
+    seconds: dict[tuple[str, str, int | None], times] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for result in results:
         if result.status == "done" and result.seconds:
-            seconds[result.activation, result.kind][result.n_train][result.depth].append(result.seconds)
+            seconds[result.activation, result.kind, result.width][result.n_train][result.depth].append(result.seconds)
     if len({depth for by_size in seconds.values() for by_depth in by_size.values() for depth in by_depth}) < 2:
         return None
     sizes = sorted({size for by_size in seconds.values() for size in by_size})

@@ -23,14 +23,28 @@
     bias_var = { from = 0.0, to = 2.0, count = 30 }
     # train = [1000]           # only at these of data.train
 
+    [[family]]                 # networks of finite width, initialised as in the paper and trained (needs PyTorch)
+    kind = "finite"
+    width = [5, 50, 500]
+    rank = [2, 3, 4]
+    depth = [1, 5, 9]
+    weight_std = [0.001, 0.1]  # standard deviations, whatever the fan-in
+    bias_std = 0.1
+    optimizer = "adam"         # the defaults; or "sgd"
+    learning_rate = 1e-5       # or several
+    epochs = 200
+    batch_size = 256
+    # patience = 10            # early stopping, on the validation images
+
 Repeat r shuffles the original training images with ``numpy.random.default_rng(SeedSequence([seed, r]))``; the first n_t train and
 the next n_v validate. A *cell* is one network at one size and repeat. A *group* is the cells that differ in depth alone, a *split*
-a size and a repeat.
+a size and a repeat. Of a finite network ``weight_var`` and ``bias_var`` are the squares of its standard deviations.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -44,19 +58,24 @@ import numpy as np
 from mnngp import checks
 from mnngp.data.published import NAMES, collection
 from mnngp.errors import InputError
+from mnngp.finite.schedule import Training
 
 if TYPE_CHECKING:
     from mnngp.activations import Activation
     from mnngp.kernels.network import DeepKernel
 
+KINDS = ("nngp", "ntk", "finite")
 ACTIVATIONS = ("maxout", "relu", "leaky_relu", "abs", "erf", "tanh", "gelu")
 _MOST_CELLS = 1_000_000
 _DEEPEST = 10_000
+_WIDEST = 1_000_000
+_TRAINING = ("optimizer", "learning_rate", "epochs", "batch_size", "patience")
 _KEYS = {
     "": {"title", "data", "noise", "family"},
     "data.": {"name", "train", "validation", "repeats", "seed", "test"},
     "noise.": {"policy", "noise_var"},
     "family": {"activation", "kind", "rank", "depth", "weight_var", "bias_var", "train"},
+    "finite": {"activation", "kind", "width", "rank", "depth", "weight_std", "bias_std", "train", *_TRAINING},
     "range": {"from", "to", "count"},
 }
 
@@ -80,12 +99,15 @@ class Group:
     weight_var: float
     bias_var: float
     depths: tuple[int, ...]
+    width: int | None = None  # infinite
+    training: Training | None = None  # of networks of finite width
 
     def key(self, depth: int) -> str:
         """A cell's name, which no other cell of the protocol has."""
         unit = self.activation if self.rank is None else f"{self.activation}-{self.rank}"
         size, repeat = self.split.n_train, self.split.repeat
-        return f"{size}/{repeat}/{unit}/{self.kind}/{self.weight_var!r}/{self.bias_var!r}/{depth}"
+        kind = self.kind if self.width is None else f"{self.kind}-{self.width}/{self.training}"
+        return f"{size}/{repeat}/{unit}/{kind}/{self.weight_var!r}/{self.bias_var!r}/{depth}"
 
     def at(self, depths: tuple[int, ...]) -> Group:
         """The same with other depths."""
@@ -119,6 +141,32 @@ class Family:
     weight_var: tuple[float, ...]
     bias_var: tuple[float, ...]
     train: tuple[int, ...]
+    width: tuple[int | None, ...] = (None,)
+    training: tuple[Training | None, ...] = (None,)
+
+    def __len__(self) -> int:
+        """The number of networks."""
+        lists = (self.rank, self.depth, self.weight_var, self.bias_var, self.width, self.training)
+        return math.prod(len(values) for values in lists)
+
+    def mapping(self) -> dict[str, Any]:
+        """What a TOML file has."""
+        common = {"activation": self.activation, "kind": self.kind}
+        rank = {"rank": list(self.rank)} if self.activation == "maxout" else {}
+        if self.kind != "finite":
+            values = {key: list(getattr(self, key)) for key in ("depth", "weight_var", "bias_var", "train")}
+            return {**common, **rank, **values}
+        settings = [training for training in self.training if training is not None]
+        same = {name: getattr(settings[0], name) for name in _TRAINING if getattr(settings[0], name) is not None}
+        return {
+            **common,
+            **rank,
+            **{key: list(getattr(self, key)) for key in ("width", "depth", "train")},
+            "weight_std": [math.sqrt(value) for value in self.weight_var],  # exactly what was squared
+            "bias_std": [math.sqrt(value) for value in self.bias_var],
+            **same,
+            "learning_rate": [training.learning_rate for training in settings],
+        }
 
 
 @dataclass(frozen=True)
@@ -192,26 +240,19 @@ class Protocol:
             noise_var=checks.real("noise.noise_var", noise.get("noise_var", 1e-10), low=0.0, high=1e6),
             families=_families(mapping, train),
         )
-        asked = protocol.repeats * sum(
-            len(one.train) * len(one.rank) * len(one.depth) * len(one.weight_var) * len(one.bias_var) for one in protocol.families
-        )
+        asked = protocol.repeats * sum(len(one.train) * len(one) for one in protocol.families)
         if asked > _MOST_CELLS:
             raise InputError(f"family: at most {_MOST_CELLS:,} cells can be run, got {asked:,}")
         return protocol
 
     def mapping(self) -> dict[str, Any]:
         """What ``of`` takes, with every value written out."""
-        families = []
-        for one in self.families:
-            family = {key: list(getattr(one, key)) for key in ("depth", "weight_var", "bias_var", "train")}
-            rank = {"rank": list(one.rank)} if one.activation == "maxout" else {}
-            families.append({"activation": one.activation, "kind": one.kind, **rank, **family})
         data = {key: getattr(self, key) for key in ("validation", "repeats", "seed", "test")}
         return {
             "title": self.title,
             "data": {"name": self.dataset, "train": list(self.train), **data},
             "noise": {"policy": self.policy, "noise_var": self.noise_var},
-            "family": families,
+            "family": [one.mapping() for one in self.families],
         }
 
     def canonical(self) -> str:
@@ -238,8 +279,9 @@ class Protocol:
             for one in self.families:
                 if split.n_train not in one.train:
                     continue
-                for rank, weight_var, bias_var in product(one.rank, one.weight_var, one.bias_var):
-                    group = Group(split, one.activation, rank, one.kind, weight_var, bias_var, ())
+                choices = product(one.width, one.training, one.rank, one.weight_var, one.bias_var)
+                for width, training, rank, weight_var, bias_var in choices:
+                    group = Group(split, one.activation, rank, one.kind, weight_var, bias_var, (), width, training)
                     depths.setdefault(group, set()).update(one.depth)
         return tuple(group.at(tuple(sorted(own))) for group, own in depths.items())
 
@@ -263,8 +305,12 @@ def _families(mapping: Mapping[str, Any], train: tuple[int, ...]) -> tuple[Famil
 def _family(prefix: str, table: Any, train: tuple[int, ...]) -> Family:
     if not isinstance(table, Mapping):
         raise InputError(f"{prefix[:-1]} must be a table, got {table!r}")
-    _known(prefix, table, "family")
-    activation = checks.one_of(f"{prefix}activation", _needed(prefix, table, "activation"), ACTIVATIONS)
+    kind = checks.one_of(f"{prefix}kind", table.get("kind", "nngp"), KINDS)
+    _known(prefix, table, "finite" if kind == "finite" else "family")
+    if kind == "finite":
+        activation = checks.one_of(f"{prefix}activation", table.get("activation", "maxout"), ("maxout",))
+    else:
+        activation = checks.one_of(f"{prefix}activation", _needed(prefix, table, "activation"), ACTIVATIONS)
     rank: tuple[int | None, ...] = (None,)
     if activation == "maxout":
         rank = _integers(f"{prefix}rank", _needed(prefix, table, "rank"))
@@ -273,15 +319,27 @@ def _family(prefix: str, table: Any, train: tuple[int, ...]) -> Family:
     here = _integers(f"{prefix}train", table["train"]) if "train" in table else train
     if not set(here) <= set(train):
         raise InputError(f"{prefix}train must be some of data.train, {list(train)}, got {list(here)}")
-    return Family(
-        activation,
-        checks.one_of(f"{prefix}kind", table.get("kind", "nngp"), ("nngp", "ntk")),
-        rank,
-        _integers(f"{prefix}depth", _needed(prefix, table, "depth"), most=_DEEPEST),
-        _variances(f"{prefix}weight_var", _needed(prefix, table, "weight_var"), strict=True),
-        _variances(f"{prefix}bias_var", _needed(prefix, table, "bias_var"), strict=False),
-        here,
-    )
+    depth = _integers(f"{prefix}depth", _needed(prefix, table, "depth"), most=_DEEPEST)
+    if kind != "finite":
+        weights = _reals(f"{prefix}weight_var", _needed(prefix, table, "weight_var"), strict=True)
+        biases = _reals(f"{prefix}bias_var", _needed(prefix, table, "bias_var"))
+        return Family(activation, kind, rank, depth, weights, biases, here)
+    width = _integers(f"{prefix}width", _needed(prefix, table, "width"), most=_WIDEST)
+    # So that their squares are numbers, of which they are the roots to the last digit.
+    weights = _reals(f"{prefix}weight_std", _needed(prefix, table, "weight_std"), low=1e-100, high=1e100)
+    biases = _reals(f"{prefix}bias_std", _needed(prefix, table, "bias_std"), high=1e100)
+    weights, biases = (tuple(value * value for value in values) for values in (weights, biases))
+    return Family(activation, kind, rank, depth, weights, biases, here, width, _training(prefix, table))
+
+
+def _training(prefix: str, table: Mapping[str, Any]) -> tuple[Training, ...]:
+    """One for each learning rate."""
+    given = {name: table[name] for name in _TRAINING if name in table}
+    rates = _reals(f"{prefix}learning_rate", given.pop("learning_rate", Training().learning_rate), strict=True, high=1e6)
+    try:
+        return tuple(Training(**given, learning_rate=rate) for rate in rates)
+    except InputError as error:  # its text begins with the key
+        raise InputError(f"{prefix}{error}") from error
 
 
 def _known(prefix: str, table: Mapping[str, Any], kind: str | None = None) -> None:
@@ -322,11 +380,13 @@ def _integers(key: str, value: Any, most: int | None = None) -> tuple[int, ...]:
     return tuple(sorted(numbers))
 
 
-def _variances(key: str, value: Any, *, strict: bool) -> tuple[float, ...]:
+def _reals(
+    key: str, value: Any, *, low: float = 0.0, high: float = checks.LARGEST_VARIANCE, strict: bool = False
+) -> tuple[float, ...]:
     """A number, several, or a range; ascending and each once."""
 
     def number(name: str, item: Any) -> float:
-        return checks.real(name, item, low=0.0, high=checks.LARGEST_VARIANCE, strict=strict)
+        return checks.real(name, item, low=low, high=high, strict=strict)
 
     if isinstance(value, Mapping):
         _known(f"{key}.", value, "range")

@@ -196,8 +196,10 @@ def summary(
             said.append(
                 f"Of {asked} repeats {whole} {'is' if whole == 1 else 'are'} complete: --repeats {whole} looks at these alone."
             )
-    if failed := sum(result.status != "done" for result in results):
+    if failed := sum(result.status == "failed" for result in results):
         said.append(f"{failed:,} {_plural(failed, 'cell')} failed; see below.")
+    if diverged := sum(result.status == "diverged" for result in results):
+        said.append(f"Of the networks of finite width {diverged:,} diverged: {'it is' if diverged == 1 else 'they are'} left out.")
     return said
 
 
@@ -210,8 +212,9 @@ def _best_row(line: tables.Line) -> str:
     spread = "" if ours.deviation is None else f" (± {100 * ours.deviation:.2f} over {ours.repeats} repeats)"
     images = f"{line.n_train:,} images of {dataset_name(line.dataset)}"
     kind = " (tangent kernel)" if line.kind == "ntk" else ""
+    wide = "infinitely wide" if setting.width is None else f"{setting.width} units wide"
     text = (
-        f"Learning from {images}, infinitely wide {network_name(line.activation)} networks{rank} with {layers}{kind} "
+        f"Learning from {images}, {wide} {network_name(line.activation)} networks{rank} with {layers}{kind} "
         f"classify {100 * ours.mean:.2f} % of {best.results[0].n_test:,} test images correctly{spread}"
     )
     if line.paper is None or line.difference is None:
@@ -237,18 +240,16 @@ def tiles(lines: Sequence[tables.Line], results: Sequence[Result], about: Mappin
 def detail(row: Row) -> dict[str, str]:
     """A row of the second table: what was selected, from how many, and what it took."""
     best = row.best
-    network = network_name(row.activation, row.kind)
-    total = len(row.candidates) + row.incomplete + row.failed
     return {
         "data": dataset_name(row.dataset),
         "n_t": f"{row.n_train:,}",
-        "network": f"{network}, rank {row.rank}" if row.by_rank else network,
+        "network": tables.row_name(row),
         "selected": tables.model_name(best.setting) if best else NOTHING,
         "validation": number(best.validation_accuracy if best else None),
         "test": tables.spread(best.test_accuracy if best else None),
         "log loss": number(best.test_log_loss if best else None),
         "largest noise": power(best.noise_var if best else None),
-        "candidates": f"{len(row.candidates):,}" + (f" of {total:,}" if total > len(row.candidates) else ""),
+        "candidates": f"{len(row.candidates):,}" + (f" of {row.total:,}" if row.total > len(row.candidates) else ""),
         "time": duration(row.seconds),
     }
 
@@ -305,7 +306,7 @@ def failures(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _cell(result: Result) -> str:
-    network = network_name(result.activation, result.kind) + ("" if result.rank is None else f", rank {result.rank}")
+    network = network_name(result.activation, result.kind, result.width, result.rank)
     return (
         f"{dataset_name(result.dataset)}, {result.n_train:,} images, repeat {result.repeat}: {network}, "
         f"depth {result.depth}, σ_b² = {result.bias_var:.4g}, σ_w² = {result.weight_var:.4g}"
@@ -317,7 +318,7 @@ def raised_noise(results: Sequence[Result]) -> list[dict[str, str]]:
     cells: dict[tuple[str, int, str], list[Result]] = defaultdict(list)
     for result in results:
         if result.status == "done":
-            name = network_name(result.activation, result.kind) + ("" if result.rank is None else f", rank {result.rank}")
+            name = network_name(result.activation, result.kind, result.width, result.rank)
             cells[dataset_name(result.dataset), result.n_train, name].append(result)
     rows = []
     for (dataset, size, name), members in cells.items():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mnngp.experiments.store import Result
 
 _DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10")  # in the order of the tables
-_KINDS = ("nngp", "ntk")
+_KINDS = ("nngp", "ntk", "finite")
 _ACTIVATIONS = ("maxout", "relu", "tanh")
 
 
@@ -36,6 +36,8 @@ class Setting(NamedTuple):
     depth: int
     bias_var: float
     weight_var: float
+    width: int | None = None  # infinite
+    training: str | None = None
 
     @staticmethod
     def of(result: Result) -> Setting:
@@ -48,13 +50,15 @@ class Setting(NamedTuple):
             result.depth,
             result.bias_var,
             result.weight_var,
+            result.width,
+            result.training,
         )
 
     @property
     def order(self) -> tuple[object, ...]:
         """Sorts settings."""
         first = row_order(self.dataset, self.n_train, self.kind, self.activation)
-        return (*first, self.rank or 0, self.depth, self.bias_var, self.weight_var)
+        return (*first, self.width or 0, self.rank or 0, self.depth, self.bias_var, self.weight_var, self.training or "")
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,8 @@ class Candidate:
 class Row:
     """All candidates for one row: one activation at one number of training images.
 
-    Maxout has a row over all of its ranks, which is what the paper reports, and one for each rank.
+    Maxout has a row over all of its ranks, which is what the paper reports, and one for each rank. Networks of finite width have
+    one over all widths and ranks, one for each width, and one for each width and rank.
     """
 
     dataset: str
@@ -144,11 +149,18 @@ class Row:
     incomplete: int  # candidates with repeats that are still to come
     failed: int  # candidates with a repeat that failed
     seconds: float  # of all cells, incomplete candidates included
+    diverged: int = 0  # candidates with a repeat that diverged
+    width: int | None = None  # None: infinite, or over all widths
 
     @property
-    def by_rank(self) -> bool:
-        """Whether it is of one rank of maxout only."""
-        return self.rank is not None
+    def partial(self) -> bool:
+        """Whether it is of one rank or one width only, of several that there may be."""
+        return self.rank is not None or self.width is not None
+
+    @property
+    def total(self) -> int:
+        """How many candidates there are, whatever became of them."""
+        return len(self.candidates) + self.incomplete + self.failed + self.diverged
 
     @property
     def best(self) -> Candidate | None:
@@ -180,13 +192,13 @@ def rows(results: Iterable[Result], repeats: int | None = None) -> list[Row]:
             raise InputError(f"results must be of one run, but repeat {result.repeat} is twice there for {setting}")
         cells[setting][result.repeat] = result
 
-    members: dict[tuple[str, int, str, str, int | None], list[Setting]] = defaultdict(list)
+    members: dict[tuple[str, int, str, str, int | None, int | None], list[Setting]] = defaultdict(list)
     for setting in sorted(cells, key=lambda setting: setting.order):
         key = (setting.dataset, setting.n_train, setting.kind, setting.activation)
-        members[*key, None].append(setting)
-        if setting.rank is not None:
-            members[*key, setting.rank].append(setting)
-    in_order = sorted(members, key=lambda key: (*row_order(*key[:4]), key[4] or 0))
+        # A set, because what has no rank, or no width, would be there twice.
+        for width, rank in {(None, None), (setting.width, None), (setting.width, setting.rank)}:
+            members[*key, width, rank].append(setting)
+    in_order = sorted(members, key=lambda key: (*row_order(*key[:4]), key[4] or 0, key[5] or 0))
     return [_row(*key, repeats, {setting: cells[setting] for setting in members[key]}) for key in in_order]
 
 
@@ -195,21 +207,26 @@ def _row(
     n_train: int,
     kind: str,
     activation: str,
+    width: int | None,
     rank: int | None,
     repeats: int,
     cells: dict[Setting, dict[int, Result]],
 ) -> Row:
-    candidates, incomplete, failed, seconds = [], 0, 0, 0.0
+    candidates, incomplete, failed, diverged, seconds = [], 0, 0, 0, 0.0
     for setting, by_repeat in cells.items():
         seconds += math.fsum(result.seconds or 0.0 for result in by_repeat.values())
-        if any(result.status != "done" for result in by_repeat.values()):
+        statuses = {result.status for result in by_repeat.values()}
+        if "failed" in statuses:
             failed += 1
+        elif "diverged" in statuses:
+            diverged += 1
         elif len(by_repeat) < repeats:
             incomplete += 1
         else:
             candidates.append(Candidate(setting, tuple(by_repeat[repeat] for repeat in sorted(by_repeat))))
     candidates.sort(key=lambda candidate: candidate.merit)
-    return Row(dataset, n_train, activation, kind, rank, repeats, tuple(candidates), incomplete, failed, seconds)
+    found = tuple(candidates)
+    return Row(dataset, n_train, activation, kind, rank, repeats, found, incomplete, failed, seconds, diverged, width)
 
 
 def row_order(dataset: str, n_train: int, kind: str, activation: str) -> tuple[object, ...]:

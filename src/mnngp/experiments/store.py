@@ -34,7 +34,7 @@ from mnngp.errors import MnngpError
 from mnngp.experiments.protocol import Group, Protocol
 
 _APPLICATION = 0x6D6E6E67  # "mnng" in the file's header
-_VERSION = 1
+_VERSION = 2
 _PATIENCE = 60.0  # seconds to wait for another process that is writing
 _SHOWN = 12  # differences of protocols
 
@@ -48,7 +48,9 @@ class Result:
     """One finished cell: what it was, and how it went.
 
     ``seconds`` is the time of the cell alone, without the angles that all cells of its split share. ``noise_var`` is the noise
-    variance that was used in the end, after ``attempts`` factorisations. A failed cell has an ``error`` and no accuracies.
+    variance that was used in the end, after ``attempts`` factorisations. A failed cell has an ``error`` and no accuracies; so has a
+    network whose training ``diverged``. Of networks of finite ``width``, ``weight_var`` and ``bias_var`` are the squares of the
+    standard deviations, and ``seconds`` the share in what those trained together took.
     """
 
     dataset: str
@@ -75,19 +77,27 @@ class Result:
     commit: str | None
     finished: str
     error: str | None
+    width: int | None = None  # infinite
+    training: str | None = None
 
 
+STATUS = ("done", "failed", "diverged")
 _COLUMNS = [one.name for one in fields(Result)]
+_NEW = ("width", "training")  # columns that version 1 does not have
 _TYPES = {"str": "TEXT", "int": "INTEGER", "float": "REAL"}
-_TABLES = {
-    "run": "CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "cell": "CREATE TABLE cell (key TEXT PRIMARY KEY, {})".format(
-        ", ".join(
-            f'"{one.name}" {_TYPES[one.type.removesuffix(" | None")]}' + ("" if one.type.endswith("None") else " NOT NULL")
-            for one in fields(Result)
-        )
-    ),
+_DECLARED = {
+    one.name: f'"{one.name}" {_TYPES[str(one.type).removesuffix(" | None")]}'
+    + ("" if str(one.type).endswith("None") else " NOT NULL")
+    for one in fields(Result)
 }
+
+
+def _tables(columns: Sequence[str]) -> dict[str, str]:
+    """The tables of a store, as SQLite remembers them."""
+    return {
+        "run": "CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+        "cell": f"CREATE TABLE cell (key TEXT PRIMARY KEY, {', '.join(_DECLARED[name] for name in columns)})",
+    }
 
 
 class Store:
@@ -96,6 +106,7 @@ class Store:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        self._columns = _COLUMNS
         self._locks: IO[bytes] | None = None
 
     # --- opening ----------------------------------------------------------------------------------------------------
@@ -115,6 +126,8 @@ class Store:
             store = Store(path, _connect(path, "rw"))
         with store._closed_on_error():
             store._check()
+            if not readonly:
+                store._upgrade()
         return store
 
     @staticmethod
@@ -136,6 +149,7 @@ class Store:
                     f"{path} is the store of another configuration; go on with the old one, or name another file (-o):\n  "
                     + "\n  ".join(changes[:_SHOWN] + rest)
                 )
+            store._upgrade()
         return store
 
     def _create(self, protocol: Protocol) -> None:
@@ -144,7 +158,7 @@ class Store:
             if self._value("SELECT count(*) FROM sqlite_master") or self._value("PRAGMA application_id"):
                 self._check()
                 return
-            for table in _TABLES.values():
+            for table in _tables(_COLUMNS).values():
                 self._connection.execute(table)
             about = {
                 "protocol": protocol.canonical(),
@@ -158,19 +172,29 @@ class Store:
             self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             self._connection.execute(f"PRAGMA user_version = {_VERSION}")
 
+    def _upgrade(self) -> None:
+        """Give a store of version 1 the columns that it does not have."""
+        with self._transaction():
+            if self._value("PRAGMA user_version") == 1:
+                for name in _NEW:
+                    self._connection.execute(f"ALTER TABLE cell ADD COLUMN {_DECLARED[name]}")
+                self._connection.execute(f"PRAGMA user_version = {_VERSION}")
+        self._columns = _COLUMNS
+
     def _check(self) -> None:
         """Whether this is a store that we can read, with nothing in it but what we put there."""
         with self._errors("read"):
             if self._value("PRAGMA application_id") != _APPLICATION:
                 raise StoreError(f"{self.path} is a database, but not the store of a run")
             version = self._value("PRAGMA user_version")
-            if version != _VERSION:
+            if not 1 <= version <= _VERSION:
                 raise StoreError(
-                    f"{self.path} has the format {version}, mnngp {__version__} reads {_VERSION}"
+                    f"{self.path} has the format {version}, mnngp {__version__} reads 1 to {_VERSION}"
                     + ("; a newer mnngp reads it" if version > _VERSION else "")
                 )
             found = self._connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-            if sorted(found) != sorted(("table", name, sql) for name, sql in _TABLES.items()):
+            self._columns = _COLUMNS if version > 1 else _COLUMNS[: -len(_NEW)]
+            if sorted(found) != sorted(("table", name, sql) for name, sql in _tables(self._columns).items()):
                 raise StoreError(f"{self.path} does not have the tables of a store; it was changed or damaged")
         _ = self.protocol
 
@@ -193,7 +217,7 @@ class Store:
     def news(self, after: int) -> list[tuple[int, str, Result]]:
         """What was finished after the cell with that number: numbers, keys and results."""
         with self._errors("read"):
-            names = ", ".join(f'"{name}"' for name in _COLUMNS)
+            names = ", ".join(f'"{name}"' for name in self._columns)
             query = f"SELECT rowid, key, {names} FROM cell WHERE rowid > ? ORDER BY rowid"
             rows = self._connection.execute(query, (after,)).fetchall()
         return [(number, str(key), self._result(row)) for number, key, *row in rows]
@@ -207,13 +231,14 @@ class Store:
         return {keys[key] for (key,) in found}
 
     def about(self) -> dict[str, Any]:
-        """When and where the run began, and how far it is: created, version, commit, machine, cells, done, failed, open."""
+        """When and where the run began (created, version, commit, machine), and how far it is, in cells."""
         run = self._run()
         about: dict[str, Any] = {name: run.get(name) or None for name in ("title", "created", "version", "commit", "machine")}
         with self._errors("read"):
             count = dict(self._connection.execute("SELECT status, count(*) FROM cell GROUP BY status").fetchall())
-        done, failed, cells = count.get("done", 0), count.get("failed", 0), len(self.protocol)
-        return about | {"cells": cells, "done": done, "failed": failed, "open": max(0, cells - done - failed)}
+        finished = {status: count.get(status, 0) for status in STATUS}
+        cells = len(self.protocol)
+        return about | {"cells": cells, **finished, "open": max(0, cells - sum(finished.values()))}
 
     def _run(self) -> dict[str, str]:
         with self._errors("read"):
@@ -221,7 +246,7 @@ class Store:
 
     def _result(self, row: Sequence[Any]) -> Result:
         values = []
-        for field, value in zip(fields(Result), row, strict=True):
+        for field, value in zip(fields(Result), row, strict=False):  # version 1 has fewer, and the rest their defaults
             kind, _, optional = str(field.type).partition(" | ")
             right = type(value).__name__ == kind and not (isinstance(value, float) and not math.isfinite(value))
             if not right and not (value is None and optional):
@@ -230,7 +255,7 @@ class Store:
                 )
             values.append(value)
         result = Result(*values)
-        if result.status not in ("done", "failed") or (result.status == "done") == (result.test_accuracy is None):
+        if result.status not in STATUS or (result.status == "done") == (result.test_accuracy is None):
             raise StoreError(f"{self.path} holds a cell with the status {result.status!r}; it was changed or damaged")
         return result
 

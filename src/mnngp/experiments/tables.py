@@ -72,19 +72,9 @@ class Line:
         return abs(self.difference) <= max(AGREEMENT, 3.0 * (self.standard_error or 0.0))
 
     @property
-    def width(self) -> int | None:
-        """Of networks that are not infinitely wide: rows of the paper alone."""
-        return self.paper.width if self.paper else None
-
-    @property
     def network(self) -> str:
         """In words: "maxout", "maxout, rank 3", "ReLU, tangent kernel", "maxout, width 500"."""
-        words = [network_name(self.activation, self.kind)]
-        if self.row and self.row.by_rank:
-            words.insert(1, f"rank {self.row.rank}")
-        if self.width is not None:
-            words.append(f"width {self.width}")
-        return ", ".join(words)
+        return row_name(self.row) if self.row else network_name(self.activation, self.kind)
 
     @property
     def model(self) -> str | None:
@@ -96,18 +86,36 @@ def dataset_name(name: str) -> str:
     return _DATASETS.get(name, name)
 
 
-def network_name(activation: str, kind: str = "nngp") -> str:
-    """As it is written in a sentence."""
-    name = {"tanh": "tanh", "erf": "erf", "abs": "abs"}.get(activation) or _ACTIVATIONS.get(activation, activation)
-    return f"{name}, tangent kernel" if kind == "ntk" else name
+def network_name(activation: str, kind: str = "nngp", width: int | None = None, rank: int | None = None) -> str:
+    """As it is written in a sentence.
+
+    >>> network_name("relu", "ntk"), network_name("maxout", "finite"), network_name("maxout", "finite", 500, 3)
+    ('ReLU, tangent kernel', 'maxout, finite width', 'maxout, width 500, rank 3')
+    """
+    words = [{"tanh": "tanh", "erf": "erf", "abs": "abs"}.get(activation) or _ACTIVATIONS.get(activation, activation)]
+    if kind == "finite":
+        words.append("finite width" if width is None else f"width {width}")
+    if rank is not None:
+        words.append(f"rank {rank}")
+    return ", ".join([*words, "tangent kernel"] if kind == "ntk" else words)
+
+
+def row_name(row: Row) -> str:
+    """The network of a row."""
+    return network_name(row.activation, row.kind, row.width, row.rank)
 
 
 def model_name(setting: Setting) -> str:
-    """As the paper writes it: q-depth-σ_b²-σ_w², or the activation in place of the rank q.
+    """As the paper writes it: q-depth-σ_b²-σ_w², or the activation in place of q; width-q-depth-σ_b-σ_w for finite networks.
 
     >>> model_name(Setting("mnist", 100, "maxout", "nngp", 4, 9, 1.1724, 3.4793))
     '4-9-1.17-3.48'
+    >>> model_name(Setting("mnist", 100, "maxout", "finite", 3, 13, 0.1**2, 0.001**2, width=500))
+    '500-3-13-0.1-0.001'
     """
+    if setting.width is not None:
+        deviations = (f"{math.sqrt(value):.4g}" for value in (setting.bias_var, setting.weight_var))
+        return "-".join([str(setting.width), str(setting.rank), str(setting.depth), *deviations])
     first = str(setting.rank) if setting.rank is not None else _ACTIVATIONS.get(setting.activation, setting.activation)
     return f"{first}-{setting.depth}-{_two_decimals(setting.bias_var)}-{_two_decimals(setting.weight_var)}"
 
@@ -125,7 +133,7 @@ def lines(rows: Iterable[Row], *, ranks: bool = False, missing: bool = False) ->
     rows : iterable of Row
         What ``selection.rows`` returns.
     ranks : bool
-        Also a row for each rank of maxout; the paper has none.
+        Also a row for each rank of maxout, and for each width; the paper has none.
     missing : bool
         Also the paper's rows that were not run, of the same sets of data: networks of finite width, other sizes. Left out
         by default, since a run is mostly one row or two of the paper's table.
@@ -133,20 +141,21 @@ def lines(rows: Iterable[Row], *, ranks: bool = False, missing: bool = False) ->
     rows = list(rows)
     found = []
     for row in rows:
-        if row.by_rank and not ranks:
+        if row.partial and not ranks:
             continue
-        theirs = published(row.dataset, row.n_train, row.activation) if row.kind == "nngp" and not row.by_rank else None
+        theirs = None
+        if row.kind != "ntk" and not row.partial:
+            theirs = published(row.dataset, row.n_train, row.activation, finite=row.kind == "finite")
         found.append(Line(row.dataset, row.n_train, row.activation, row.kind, row, theirs))
     if missing:
         shown = {line.paper for line in found}
         datasets = {row.dataset for row in rows}
         found += [
-            Line(theirs.dataset, theirs.n_train, theirs.activation, "nngp", None, theirs)
+            Line(theirs.dataset, theirs.n_train, theirs.activation, "finite" if theirs.width else "nngp", None, theirs)
             for theirs in table1()
             if theirs not in shown and theirs.dataset in datasets
         ]
-        finite = "finite"  # not an activation that is known: after those that are
-        found.sort(key=lambda line: row_order(line.dataset, line.n_train, line.kind, finite if line.width else line.activation))
+        found.sort(key=lambda line: row_order(line.dataset, line.n_train, line.kind, line.activation))
     return found
 
 
@@ -177,6 +186,8 @@ def record(line: Line) -> dict[str, Any]:
         "network": line.network,
         "activation": line.activation,
         "kind": line.kind,
+        "width": setting.width if setting else None,
+        "training": setting.training if setting else None,
         "model": line.model,
         "rank": setting.rank if setting else None,
         "depth": setting.depth if setting else None,
@@ -200,6 +211,7 @@ def record(line: Line) -> dict[str, Any]:
         "candidates": len(line.row.candidates) if line.row else None,
         "incomplete": line.row.incomplete if line.row else None,
         "failed": line.row.failed if line.row else None,
+        "diverged": line.row.diverged if line.row else None,
     }
 
 
@@ -274,6 +286,8 @@ def notes(lines: Sequence[Line]) -> list[str]:
         if any(line.ours and line.ours.deviation is not None for line in lines):
             said[0] += ", ± standard deviation over the repeats"
         said.append("model: q-depth-σ_b²-σ_w², or the activation in place of the rank q")
+        if any(line.kind == "finite" for line in lines):
+            said[-1] += "; width-q-depth-σ_b-σ_w, with standard deviations, for networks of finite width"
     if any(line.in_standard_errors is not None for line in lines):
         said.append(
             "in s.e.: the difference over s √(1/n + 1/m), with s our standard deviation, n our repeats and m those of the paper's "
@@ -281,7 +295,7 @@ def notes(lines: Sequence[Line]) -> list[str]:
         )
         if any(line.ours and line.ours.deviation is None for line in lines):
             said.append("one repeat shows no s: the binomial standard error of the test images stands in for it")
-    said += [f"{place(line)}: {text}" for line in lines if line.row and not line.row.by_rank and (text := pending(line.row))]
+    said += [f"{place(line)}: {text}" for line in lines if line.row and not line.row.partial and (text := pending(line.row))]
     return said
 
 
@@ -292,10 +306,9 @@ def place(line: Line) -> str:
 
 def pending(row: Row) -> str:
     """What did not count, in words; empty if everything did."""
-    parts = [f"{row.failed:,} failed"] if row.failed else []
+    parts = [f"{count:,} {what}" for count, what in ((row.failed, "failed"), (row.diverged, "diverged")) if count]
     parts += [f"{row.incomplete:,} not yet with all {row.repeats} repeats"] if row.incomplete else []
-    total = len(row.candidates) + row.failed + row.incomplete
-    return f"of {total:,} {'candidate' if total == 1 else 'candidates'} {' and '.join(parts)}, left out" if parts else ""
+    return f"of {row.total:,} {'candidate' if row.total == 1 else 'candidates'} {' and '.join(parts)}, left out" if parts else ""
 
 
 def as_rich(lines: Sequence[Line]) -> Table:

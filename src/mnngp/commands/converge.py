@@ -1,0 +1,107 @@
+"""``mnngp converge``: finite networks become the Gaussian process, by experiment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mnngp.files import replacing, writable
+
+if TYPE_CHECKING:
+    from mnngp.finite.study import Study
+
+
+def converge(
+    rank: Annotated[list[int] | None, typer.Option(help="Maxout rank; may be repeated [default: 2, 4].", min=1)] = None,
+    depth: Annotated[list[int] | None, typer.Option(help="Hidden layers; may be repeated [default: 1, 3].", min=1)] = None,
+    width: Annotated[
+        list[int] | None, typer.Option(help="Units of a hidden layer; may be repeated [default: 5, 50, 500, 2000, 5000].", min=1)
+    ] = None,
+    networks: Annotated[
+        int, typer.Option(help="Networks of the largest width; smaller ones are up to 20 times as many.", min=2)
+    ] = 200,
+    weight_var: Annotated[
+        float | None, typer.Option(help="Weight variance (times fan-in); the critical one of each rank by default.")
+    ] = None,
+    bias_var: Annotated[float, typer.Option(help="Bias variance.")] = 0.1,
+    all_weights: Annotated[
+        bool, typer.Option("--all-weights", help="Draw every weight, not the values at the points: the same law, much slower.")
+    ] = False,
+    tangent_up_to: Annotated[int, typer.Option(help="Largest width for tangent kernels; 0 for none.", min=0)] = 2000,
+    descent_up_to: Annotated[
+        int | None,
+        typer.Option(
+            help="Largest width to train, at the first rank and depth; 0 for none [default: all for depth 1, 500 for more].", min=0
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.", min=0)] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Also draw it, to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Draw finite networks, and watch them become the Gaussian process: covariances, marginals, tangent kernels, training."""
+    if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise typer.BadParameter(f"{plot} must end in .png, .pdf or .svg", param_hint="--plot")
+    if plot is not None:
+        writable(plot)
+    from mnngp import progress
+    from mnngp.finite import require_torch
+
+    require_torch()
+    from mnngp.finite.study import convergence_study
+
+    chosen = {"ranks": rank, "depths": depth, "widths": width}
+    with progress.bar("networks", show=None, long=True) as stage:
+        found = convergence_study(
+            **{name: values for name, values in chosen.items() if values},
+            networks=networks,
+            weight_var=weight_var,
+            bias_var=bias_var,
+            draw="weights" if all_weights else "values",
+            tangent_up_to=tangent_up_to,
+            descent_up_to=descent_up_to,
+            seed=seed,
+            stage=stage,
+        )
+    if as_json:
+        typer.echo(json.dumps(found.summary(), allow_nan=False))
+    else:
+        _print(found)
+    if plot is not None:
+        from mnngp.finite.pictures import convergence
+
+        with replacing(plot) as file:
+            convergence(found).savefig(file, dpi=130, format=plot.suffix[1:].lower())
+        if not as_json:
+            typer.echo(f"\nPicture: {plot}")
+
+
+def _print(found: Study) -> None:
+    """The tables: one for covariances, one for tangent kernels, one for training, and the exponents."""
+    typer.echo("Covariances of the outputs: error of the mean, its largest entry in standard errors (printed: eq. (20) as printed)")
+    typer.echo("rank depth  width networks    error   score  printed  one network²  kurtosis     exact")
+    for row in found.covariances:
+        typer.echo(
+            f"{row.rank:>4} {row.depth:>5} {row.width:>6} {row.networks:>8} {row.error:>8.2%} {row.score:>7.1f} "
+            f"{row.printed_score:>8.1f} {row.squared_error:>13.2e} {row.kurtosis:>9.2e} {row.exact_kurtosis:>9.2e}"
+        )
+    if found.tangents:
+        typer.echo("\nTangent kernels against the analytic one")
+        typer.echo("rank depth  width networks    error   score           one network²")
+    for tangent in found.tangents:
+        typer.echo(
+            f"{tangent.rank:>4} {tangent.depth:>5} {tangent.width:>6} {tangent.networks:>8} {tangent.error:>8.2%} "
+            f"{tangent.score:>7.1f} {tangent.squared_error:>22.2e}"
+        )
+    if found.descents:
+        typer.echo("\nTrained by gradient descent, against what the analytic tangent kernel foretells from the same start")
+        typer.echo("rank depth  width networks                          one network²")
+    for descent in found.descents:
+        typer.echo(f"{descent.rank:>4} {descent.depth:>5} {descent.width:>6} {descent.networks:>8} {descent.squared_error:>39.2e}")
+    exponents = list(found.exponents())
+    if exponents:
+        typer.echo("\nThe squared error of one network falls like width to the power of")
+    for name, rank, depth, exponent, std in exponents:
+        typer.echo(f"  {exponent:6.3f} ± {std:.3f}   {name}, rank {rank}, depth {depth}")

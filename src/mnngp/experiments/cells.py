@@ -1,0 +1,305 @@
+"""What a cell computes: fit a network to the training images of a split, and score it on the others.
+
+*Infinite width.* The angles between the images of a split are computed once (``kernels.sphere``) and serve every network. What is
+left of a cell is a short series for each pair of images, one factorisation, and one product. Variances are not computed: they would
+cost more than all the rest.
+
+*Finite width.* Networks of one shape are trained together (``mnngp.finite``). All networks of a repeat begin with the same random
+numbers, times their standard deviations, and see the training images in the same order: what differs between them is what the
+protocol says.
+
+*Log loss.* Probabilities are the softmax of a times the posterior means, or outputs, with the one a ≥ 0 that has the least log loss
+on the validation images; it is reported for them and for the test images.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from mnngp import finite
+from mnngp.data import Images, standardised
+from mnngp.errors import MnngpError
+from mnngp.experiments.protocol import Group, Protocol, Split
+from mnngp.inference.posterior import Posterior
+from mnngp.kernels import layout, sphere, threads
+from mnngp.kernels.points import Points
+
+Matrix = NDArray[Any]
+Labels = NDArray[np.int64]
+Step = Callable[..., None]  # is called now and then, and raises if somebody wants the sweep to end
+Outcome = dict[str, Any]  # the fields of a result that are not known before
+_CLASSES = 10
+_KEPT = 1 << 31  # bytes of angles that are kept for all networks of a split; more are computed for each anew
+_PART = 1 << 17  # pairs of images at a time, which stay in a core's cache; for many training images more,
+_ROWS = layout.TASK  # because rows come in multiples of these: so products are the same, kept or not
+_SHARPEST = 1e6
+
+
+class Test:
+    """The test images, which all splits share."""
+
+    def __init__(self, protocol: Protocol, images: Images) -> None:
+        self.pixels, self.labels = images.X_test[: protocol.test], images.y_test[: protocol.test]
+
+    @cached_property
+    def points(self) -> Points:
+        return _points(self.pixels)
+
+    @cached_property
+    def inputs(self) -> Matrix:
+        return _inputs(self.pixels)
+
+
+class Prepared:
+    """The images of a split, and what its cells share.
+
+    ``kinds`` are those of the networks to come: what others would need is not computed.
+    """
+
+    def __init__(self, protocol: Protocol, images: Images, test: Test, split: Split, kinds: Collection[str]) -> None:
+        self.images = _Split(protocol, images, test, split)
+        self.infinite = _Infinite(protocol, self.images) if set(kinds) - {"finite"} else None
+        self.finite = _Finite(protocol, self.images) if "finite" in kinds else None
+
+    def outcomes(self, groups: Sequence[Group], step: Step) -> Iterator[tuple[Group, int, Outcome, float]]:
+        """Compute the cells of some groups: each with its depth, its outcome and its seconds.
+
+        Networks of finite width must be of one shape; each takes its share of the time. What fails is an outcome, too.
+        """
+        if self.finite is not None and groups[0].kind == "finite":
+            start = time.perf_counter()
+            outcomes = _caught(lambda: self.finite.cells(groups, step))  # type: ignore[union-attr]
+            seconds = (time.perf_counter() - start) / len(groups)
+            for index, group in enumerate(groups):
+                yield group, group.depths[0], outcomes[index] if isinstance(outcomes, list) else outcomes, seconds
+            return
+        for group in groups:
+            for depth in group.depths:
+                start = time.perf_counter()
+                outcome = _caught(lambda group=group, depth=depth: self.infinite.cell(group, depth, step))  # type: ignore[misc, union-attr]
+                yield group, depth, outcome, time.perf_counter() - start
+
+
+@contextmanager
+def limited(small: bool, kinds: Collection[str]) -> Iterator[None]:
+    """The threads of the libraries that compute cells: one if a cell is ``small``, and several run side by side.
+
+    PyTorch has its own count, which threads that begin inside inherit.
+    """
+    with threadpool_limits(limits=1, user_api="blas") if small else nullcontext():
+        if "finite" not in kinds:
+            yield
+            return
+        import torch
+
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads.count())
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def _caught(compute: Callable[[], Any]) -> Any:
+    """What it computes; an error is an outcome, whatever it is: the other cells go on."""
+    try:
+        return compute()
+    except Exception as error:
+        return {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+
+
+class _Split:
+    """Which images train, validate and test; targets and labels."""
+
+    def __init__(self, protocol: Protocol, images: Images, test: Test, split: Split) -> None:
+        train, validation = rows(protocol, split, len(images.y))
+        self.split, self.train, self.validation, self.test = split, images.X[train], images.X[validation], test
+        self.targets = _targets(images.y[train])
+        self.labels = np.concatenate([images.y[validation], test.labels])
+
+    def scores(self, mean: Matrix) -> Outcome:
+        """Accuracies and log losses of predictions for the other images."""
+        right = mean.argmax(axis=1) == self.labels
+        count = len(self.validation)
+        parts = slice(0, count), slice(count, None)
+        validation, test = (Evidence(mean[part], self.labels[part]) for part in parts)
+        sharpness = validation.sharpness()
+        return {
+            "validation_accuracy": float(np.mean(right[parts[0]])),
+            "validation_log_loss": validation.log_loss(sharpness),
+            "test_accuracy": float(np.mean(right[parts[1]])),
+            "test_log_loss": test.log_loss(sharpness),
+        }
+
+
+class _Infinite:
+    """The images as points on a sphere, and the angles between them."""
+
+    def __init__(self, protocol: Protocol, images: _Split) -> None:
+        self.policy, self.noise_var = protocol.policy, protocol.noise_var
+        self.images = images
+        self.others = _points(images.validation), images.test.points
+        points = _points(images.train)
+        groups = [group for group in protocol.groups if group.split == images.split and group.width is None]
+        several = sum(len(group.depths) for group in groups) > 1
+        keep = several and 8 * len(points) * (len(points) // 2 + len(images.labels)) <= _KEPT
+        self.points = sphere.on_sphere(points, sphere.window(self.others[0], points), keep=keep)
+        self.angles = [sphere.half_angles(some, points) for some in self.others] if keep else None
+
+    def cell(self, group: Group, depth: int, step: Step) -> Outcome:
+        """Fit, predict and score."""
+        posterior = self._posterior(group, depth, step)
+        mean = self._mean(posterior, step)
+        if not np.isfinite(mean).all():
+            raise MnngpError("the posterior means are not finite")
+        noise = {"noise_var": float(posterior.noise_var[0]), "attempts": posterior.report.attempts}
+        return self.images.scores(mean) | noise
+
+    def _posterior(self, group: Group, depth: int, step: Step) -> Posterior:
+        noise = np.full(len(self.points), self.noise_var)
+        return Posterior.on(group.kernel(depth), self.points, self.images.targets, noise, policy=self.policy, progress=step)
+
+    def _mean(self, posterior: Posterior, step: Step) -> Matrix:
+        """The posterior means at the other images, a part of them at a time."""
+        curve = sphere.curve(posterior._network, float(self.points.square_lengths[0]), self.points.window)
+        result, n = np.empty((len(self.images.labels), _CLASSES)), len(self.points)
+
+        def task(part: tuple[int, int, int]) -> None:
+            step()
+            which, start, stop = part
+            some = self.others[which]
+            if self.angles is not None:
+                angles = self.angles[which][start:stop]
+            else:
+                angles = sphere.half_angles(Points(some.directions[start:stop], some.square_lengths[start:stop]), self.points)
+            kernel = np.empty_like(angles)
+            curve.entries(angles, kernel, contraction=posterior.report.contraction)
+            place = start + which * len(self.others[0])
+            result[place : place + len(kernel)] = posterior._mean(kernel, np.full(len(kernel), posterior._deviation[0]))
+
+        height = _ROWS * max(1, _PART // (n * _ROWS))
+        parts = [
+            (which, start, min(start + height, len(some)))
+            for which, some in enumerate(self.others)
+            for start in range(0, len(some), height)
+        ]
+        threads.spread(task, parts, work=len(result) * n)
+        return result
+
+
+class _Finite:
+    """The images as tensors for networks."""
+
+    def __init__(self, protocol: Protocol, images: _Split) -> None:
+        finite.require_torch()
+        self.images = images
+        self.X, self.validation = _inputs(images.train), _inputs(images.validation)
+        self.start, self.order = (
+            int(np.random.SeedSequence([protocol.seed, images.split.repeat, which]).generate_state(1)[0]) for which in (1, 2)
+        )
+
+    def cells(self, groups: Sequence[Group], step: Step) -> list[Outcome]:
+        """Train networks of one shape together, and score each."""
+        first = groups[0]
+        if first.training is None or first.width is None:
+            raise MnngpError(f"not a network of finite width: {first}")
+        networks = [
+            finite.MaxoutNetwork(
+                first.width,
+                first.rank or 1,
+                first.depths[0],
+                self.X.shape[1],
+                _CLASSES,
+                weight_std=math.sqrt(group.weight_var),
+                bias_std=math.sqrt(group.bias_var),
+                seed=self.start,
+            )
+            for group in groups
+        ]
+        validation = None
+        if first.training.patience is not None:
+            validation = self.validation, _targets(self.images.labels[: len(self.validation)])
+        training = replace(first.training, seed=self.order)
+        histories = finite.train(networks, self.X, self.images.targets, training, validation=validation, stop=step)
+        step()
+        outputs = [finite.predict(networks, some) for some in (self.validation, self.images.test.inputs)]
+        scored = []
+        for history, own in zip(histories, np.concatenate(outputs, axis=1), strict=True):
+            if history.diverged or not np.isfinite(own).all():
+                error = f"its loss or its outputs were not finite after {history.kept} of {first.training.epochs} epochs"
+                scored.append({"status": "diverged", "error": error})
+            else:
+                scored.append(self.images.scores(own.astype(np.float64)))
+        return scored
+
+
+def rows(protocol: Protocol, split: Split, count: int) -> tuple[Labels, Labels]:
+    """Which of ``count`` original training images train, and which validate."""
+    generator = np.random.default_rng(np.random.SeedSequence([protocol.seed, split.repeat]))
+    order = generator.permutation(count)
+    return order[: split.n_train], order[split.n_train : split.n_train + protocol.validation]
+
+
+def _targets(labels: Labels) -> Matrix:
+    """0.9 for the class, -0.1 elsewhere."""
+    return np.asarray(np.eye(_CLASSES)[labels] - 0.1)
+
+
+def _inputs(pixels: Matrix) -> Matrix:
+    return standardised(pixels).astype(np.float32)
+
+
+def _points(pixels: Matrix) -> Points:
+    return Points.of("X", standardised(pixels), np.dtype(np.float64))
+
+
+# --- probabilities ------------------------------------------------------------------------------------------------------
+
+
+class Evidence:
+    """Posterior means and the right labels, as the log loss of ``softmax(a · mean)`` needs them, whatever a is."""
+
+    def __init__(self, mean: Matrix, labels: Labels) -> None:
+        gaps = np.ascontiguousarray(mean.T)  # a class a row: sums over classes are quick
+        gaps -= gaps.max(axis=0)
+        self.gaps, self.own = gaps, gaps[labels, np.arange(len(labels))]
+
+    def log_loss(self, a: float) -> float:
+        return float(np.mean(np.log(np.exp(a * self.gaps).sum(axis=0)) - a * self.own))
+
+    def slopes(self, a: float) -> tuple[float, float]:
+        """First and second derivative of the log loss in a."""
+        odds = np.exp(a * self.gaps)
+        total = odds.sum(axis=0)
+        odds *= self.gaps
+        expected = odds.sum(axis=0) / total
+        odds *= self.gaps
+        return float(np.mean(expected - self.own)), float(np.mean(odds.sum(axis=0) / total - expected**2))
+
+    def sharpness(self) -> float:
+        """The a ≥ 0 with the least log loss, by Newton's method inside a bracket: the loss is convex in a.
+
+        It ends where no more than 10⁻¹⁴ can be gained: if no label is wrong, there is always a little.
+        """
+        widest = -float(self.gaps.min())
+        if widest == 0.0 or self.slopes(0.0)[0] >= 0.0:
+            return 0.0
+        low, high, a = 0.0, _SHARPEST / widest, 4.0 / widest
+        for _ in range(100):
+            slope, bend = self.slopes(a)
+            if slope * slope <= 1e-14 * bend:
+                break
+            low, high = (a, high) if slope < 0.0 else (low, a)
+            newton = a - slope / bend if bend > 0.0 else math.inf
+            a = newton if low < newton < high else 0.5 * (low + high)
+        return a

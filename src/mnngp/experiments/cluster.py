@@ -1,0 +1,275 @@
+"""The sweep on a Dask cluster: workers compute units, the driver alone writes the store.
+
+*Data.* The protocol and the images travel to a worker once, as a plugin, which the scheduler also gives to workers that join
+later. What the cells of a split share (angles between images) is computed on each worker that computes cells of it, and kept
+there; so a worker is given units of one split as long as there are some.
+
+*What may break.* A worker: its units are done again by others; a unit that takes three workers with it is recorded as failed. The
+scheduler or the driver: what is finished is in the store, and the same command goes on. Several drivers may share a store, as
+several processes may (``runner``).
+
+*The same numbers.* A unit is computed by the same code as on one machine. Up to ``runner.SMALL`` training images a cell is one
+thread's work in both cases, and the numbers are the same to the last bit on the same kind of machine; above, they are those of a
+process with as many threads as a worker has.
+
+*Security.* Dask sends Python objects, by pickle, between the driver, the scheduler and the workers: whoever can reach one of them
+can run code there. A cluster that is started here listens on the loopback interface only.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from mnngp import __version__
+from mnngp.data import Images
+from mnngp.errors import AccuracyWarning, MissingExtraError, MnngpError
+from mnngp.experiments.cells import Outcome, Prepared, Test, limited
+from mnngp.experiments.protocol import Group, Protocol, Split
+from mnngp.experiments.runner import SMALL, Sweep, Unit, Watcher
+from mnngp.experiments.store import Store
+
+try:
+    import distributed
+except ImportError as error:
+    raise MissingExtraError('clusters need Dask: pip install "mnngp[dask]"') from error
+
+_KEPT = 2  # splits whose angles a worker keeps
+_PATIENCE = 10.0  # seconds to wait for a scheduler
+_LOOK = 1.0  # seconds between two looks at which workers there are
+
+Computed = list[tuple[Group, int, Outcome, float]]
+
+
+class ClusterError(MnngpError, ConnectionError):
+    """The cluster cannot be reached, or is gone; the text says what to do."""
+
+
+@contextmanager
+def connected(*, workers: int | None = None, scheduler: str | None = None) -> Iterator[Any]:
+    """A Dask client: of a cluster of processes on this machine, or of a running one, by its address.
+
+    The local one listens on the loopback interface alone, has no dashboard, and ends with the context. Its processes divide the
+    cores among them.
+    """
+    if scheduler is not None:
+        try:
+            _knock(scheduler)
+            client = distributed.Client(scheduler, timeout=_PATIENCE, set_as_default=False)
+        except (OSError, ValueError, TypeError) as error:
+            raise ClusterError(f"there is no Dask scheduler at {scheduler}: {error}") from error
+        with client:
+            yield client
+        return
+    count = workers or 1
+    share = str(max(1, (os.cpu_count() or 1) // count))
+    # A worker's libraries look at these when they are loaded.
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    environment = {name: os.environ.get(name, share) for name in names}
+    with (
+        distributed.LocalCluster(
+            n_workers=count, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, memory_limit=0, env=environment
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def _knock(address: str) -> None:
+    """Whether anybody listens there. (A client that finds nobody keeps trying when the program is at its end.)"""
+    if address.partition("://")[0] in ("tcp", "tls") or "://" not in address:
+        host, port = distributed.comm.parse_host_port(distributed.comm.parse_address(address)[1])
+        if not port:
+            raise ValueError("an address is like tcp://10.0.0.1:8786")
+        socket.create_connection((host, port), timeout=_PATIENCE).close()
+
+
+def run(protocol: Protocol, store: Store, images: Images, client: Any, watcher: Watcher | None = None) -> None:
+    """``runner.run`` on a cluster."""
+    _Distributed(protocol, store, images, watcher, client).run()
+
+
+class _Distributed(Sweep):
+    """The driver."""
+
+    def __init__(self, protocol: Protocol, store: Store, images: Images, watcher: Watcher | None, client: Any) -> None:
+        super().__init__(protocol, store, images, watcher)
+        self.client = client
+        self.running: dict[str, tuple[Unit, Any, str]] = {}  # units, futures and workers, by the keys of the futures
+        self.events: queue.Queue[Any] = queue.Queue()  # futures that have come to an end
+        self.sources: dict[Split, Iterator[Unit]] = {}
+        self.homes: dict[str, Split] = {}  # which split a worker is at
+        self.threads: dict[str, int] = {}  # of the workers
+        self.looked_at_workers = -_LOOK
+
+    def _run_open(self) -> bool:
+        """Have all units computed that nobody else is computing; whether there were any."""
+        self.sources = {split: self._claimed(split) for split in dict.fromkeys(unit.split for unit in self.open)}
+        plugin = _Cells(self.protocol, self.images)
+        self._call(self.client.register_plugin, plugin)
+        try:
+            self._check_versions()
+            self._fill()
+            any_at_all = bool(self.running)
+            while self.running:
+                self._take()
+                self._fill()
+            return any_at_all
+        finally:
+            self._give_up()
+            if self.client.status == "running":
+                with suppress(OSError, TimeoutError):  # of a worker that is dying
+                    self.client.unregister_worker_plugin(plugin.name)
+
+    def _fill(self) -> None:
+        """Give every worker as much as it has threads for, and one unit more, so that it never waits."""
+        self._look_for_workers()
+        for worker, threads in self.threads.items():
+            busy = sum(home == worker for _, _, home in self.running.values())
+            for _ in range(threads + 1 - busy):
+                unit = self._next_unit(worker)
+                if unit is None:
+                    return
+                self._submit(unit, worker)
+
+    def _submit(self, unit: Unit, worker: str) -> None:
+        """Have a unit computed by a worker, or by another if that one is not there any more."""
+        future = self.client.submit(_compute, _Cells.name, unit, workers=[worker], allow_other_workers=True, pure=False)
+        self.running[future.key] = (unit, future, worker)
+        future.add_done_callback(self.events.put)
+
+    def _look_for_workers(self) -> None:
+        """Which workers there are, and how many threads each has."""
+        if time.monotonic() < self.looked_at_workers + _LOOK:
+            return
+        self.threads = dict(self._call(self.client.nthreads))
+        self.looked_at_workers = time.monotonic()
+        while not self.threads:  # they may be on their way
+            self.watcher.waiting(sum(map(len, self.open)))
+            time.sleep(_LOOK)
+            self.threads = dict(self._call(self.client.nthreads))
+
+    def _next_unit(self, worker: str) -> Unit | None:
+        """A unit of the split that the worker is at; or of one that no worker is at; or of any."""
+        taken = set(self.homes.values())
+        for split in sorted(self.sources, key=lambda split: (split != self.homes.get(worker), split in taken)):
+            unit = next(self.sources[split], None)
+            if unit is not None:
+                if self.homes.get(worker) != split:
+                    self.homes[worker] = split
+                    self.watcher.preparing(split)
+                return unit
+            del self.sources[split]
+        return None
+
+    def _take(self) -> None:
+        """Wait for a unit that has come to an end, and commit it."""
+        try:
+            future = self.events.get(timeout=_LOOK)
+        except queue.Empty:
+            if self.client.status not in ("running", "connecting"):
+                raise self._gone() from None
+            return
+        if future.key not in self.running:
+            return
+        unit, _, worker = self.running.pop(future.key)
+        if future.status == "error":
+            error = future.exception()
+            outcome = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+            computed: Computed = [(group, depth, outcome, 0.0) for group in unit.groups for depth in group.depths]
+        elif future.status == "finished":
+            computed = self._call(future.result)
+        elif self.client.status == "running":  # lost with a worker, before the scheduler noticed
+            self._submit(unit, worker)
+            return
+        else:
+            raise self._gone()
+        self._commit(unit, self._results(computed))
+
+    def _give_up(self) -> None:
+        """What is still being computed is not wanted any more."""
+        futures = [future for _, future, _ in self.running.values()]
+        if futures and self.client.status == "running":
+            self.client.cancel(futures, force=True)
+        for unit, _, _ in self.running.values():
+            self.store.release(unit.number)
+        self.running = {}
+
+    def _check_versions(self) -> None:
+        for worker, version in self._call(partial(self.client.run, on_error="return"), _version).items():
+            if isinstance(version, str) and version != __version__:
+                raise ClusterError(
+                    f"the worker at {worker} has mnngp {version}, this is {__version__}: install the same everywhere"
+                )
+
+    def _call(self, function: Any, *arguments: Any) -> Any:
+        """Ask the cluster; if it does not answer, it is gone."""
+        try:
+            return function(*arguments)
+        except (OSError, TimeoutError, distributed.CancelledError) as error:
+            raise self._gone() from error
+
+    def _gone(self) -> ClusterError:
+        return ClusterError("the cluster is gone; what is finished is kept, and the same command goes on")
+
+
+# --- on the workers -----------------------------------------------------------------------------------------------------
+
+
+class _Cells(distributed.WorkerPlugin):  # type: ignore[misc]
+    """A protocol and its images, on a worker."""
+
+    name = "mnngp-cells"
+    idempotent = False  # a later sweep brings its own
+
+    def __init__(self, protocol: Protocol, images: Images) -> None:
+        self.protocol, self.images = protocol, images
+
+    def setup(self, worker: Any) -> None:
+        """The worker has it now."""
+        self.test = Test(self.protocol, self.images)
+        self.kept: OrderedDict[Split, Prepared] = OrderedDict()
+        self.lock = threading.Lock()
+        if worker.state.nthreads > 1:  # as many cells as threads run side by side
+            threadpool_limits(limits=1, user_api="blas")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"protocol": self.protocol, "images": self.images}
+
+    def compute(self, unit: Unit) -> Computed:
+        """Compute the cells of a unit."""
+        with self.lock:  # two threads do not compute the same angles
+            data = self.kept.pop(unit.split, None)
+            if data is None:
+                kinds = {group.kind for group in self.protocol.groups if group.split == unit.split}
+                while len(self.kept) >= _KEPT:
+                    self.kept.popitem(last=False)
+                data = Prepared(self.protocol, self.images, self.test, unit.split, kinds)
+            self.kept[unit.split] = data
+        with limited(unit.split.n_train <= SMALL, {unit.groups[0].kind}), warnings.catch_warnings():
+            warnings.simplefilter("ignore", AccuracyWarning)  # what had to be added to the noise is in each result
+            return list(data.outcomes(unit.groups, _go_on))
+
+
+def _compute(name: str, unit: Unit) -> Computed:
+    plugin: _Cells = distributed.get_worker().plugins[name]
+    return plugin.compute(unit)
+
+
+def _go_on(share: float = 0.0) -> None:
+    """Nobody asks a worker to stop in the middle of a unit."""
+
+
+def _version() -> str:
+    return __version__

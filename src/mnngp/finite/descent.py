@@ -1,0 +1,238 @@
+"""Full-batch gradient descent of finite networks, and what the tangent kernel foretells for each of them.
+
+On the loss ``½ Σ (f(x_i) - y_i)²`` a step of size η moves the parameters by ``-η`` times its gradient. Were the network linear in
+its parameters, with the tangent kernel Θ, its outputs would be, after k steps and at any points x (Lee et al. 2019, eqs. 8 to 11,
+with steps in place of the flow),
+
+    f_k(x) = f_0(x) + Θ_x Θ⁻¹ (1 - (1 - ηΘ)^k) (y - f_0)
+
+As the width grows this holds for every network from its own start f_0, with the analytic Θ. Over the networks it becomes the
+Gaussian process of ``mnngp.inference.GradientFlow`` at the time ``t = ηk``, where ``(1 - ηΘ)^k`` is ``exp(-Θt)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mnngp import checks
+from mnngp.errors import InputError
+from mnngp.finite.network import MaxoutNetwork
+from mnngp.finite.sampling import Told, network_seeds, weights
+from mnngp.inference import GradientFlow
+from mnngp.kernels import MaxoutKernel
+
+Array = NDArray[np.float64]
+
+
+def descend(networks: Sequence[MaxoutNetwork], X: Any, y: Any, *, step: float, record: Sequence[int], new: Any) -> Array:
+    """Train networks of one shape, all at once, and follow their predictions. The networks are not changed.
+
+    Parameters
+    ----------
+    networks : sequence of MaxoutNetwork
+        With one output. For a limit of infinite width their ``parametrization`` is "ntk".
+    X, y : arrays of shape (n, inputs), (n,)
+        What they learn.
+    step : float
+        η. Descent converges below ``2/λ_max`` of the tangent kernel.
+    record : sequence of int
+        After how many steps to predict; the last is the end.
+    new : array of shape (m, inputs)
+        Where to predict.
+
+    Returns
+    -------
+    array of shape (len(record), networks, m)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> networks = [MaxoutNetwork(100, 2, 1, 1, parametrization="ntk", seed=seed) for seed in range(3)]
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array([0.0, 1.0])
+    >>> print(np.abs(descend(networks, X, y, step=0.2, record=[100], new=X) - y).max().round(2))
+    0.0
+    """
+    step = checks.real("step", step, low=0.0, strict=True)
+    moments = sorted({int(value) for value in record})
+    if not moments or moments[0] < 0:
+        raise InputError(f"record must be numbers of steps, 0 or more, got {record!r}")
+    if not networks:
+        raise InputError("networks must be one or more, got none")
+    model = networks[0]
+    parameters, buffers = torch.func.stack_module_state(list(networks))
+    parameters = {name: value.detach().clone().requires_grad_() for name, value in parameters.items()}
+    known, target, unknown = (
+        torch.tensor(np.asarray(value)).to(model.weights[0]) for value in (checks.points("X", X, model.inputs), y, new)
+    )
+
+    def outputs(points: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda own: torch.func.functional_call(model, own, (points,)))({**parameters, **buffers})[..., 0]
+
+    found = {}
+    for count in range(moments[-1] + 1):
+        if count in moments:
+            with torch.no_grad():
+                found[count] = outputs(unknown).double().cpu().numpy()
+        if count < moments[-1]:
+            loss = 0.5 * (outputs(known) - target).square().sum()  # summed: each network's gradient is its own
+            gradients = torch.autograd.grad(loss, list(parameters.values()))
+            with torch.no_grad():
+                for parameter, gradient in zip(parameters.values(), gradients, strict=True):
+                    parameter.sub_(gradient, alpha=step)
+    return np.stack([found[int(count)] for count in record])
+
+
+def foretell(kernel: MaxoutKernel, X: Any, y: Any, new: Any, start: Array, *, step: float, record: Sequence[int]) -> Array:
+    """The predictions ``f_k(new)`` of the linear model above, for networks whose outputs are known before training.
+
+    Parameters
+    ----------
+    kernel : MaxoutKernel
+        The analytic tangent kernel, ``kind="ntk"``.
+    X, y, new, step, record
+        As for ``descend``.
+    start : array of shape (networks, n + m)
+        The networks' outputs before training, at ``X`` and then at ``new``.
+
+    Returns
+    -------
+    array of shape (len(record), networks, m)
+    """
+    theta, cross = kernel(X), kernel(new, X)
+    values, vectors = np.linalg.eigh(theta)
+    known, unknown = start[:, : len(theta)], start[:, len(theta) :]
+    residual = (np.asarray(y) - known) @ vectors
+    gains = (_gain(step * values, count) * step for count in record)
+    return np.stack([unknown + (residual * gain) @ (cross @ vectors).T for gain in gains])
+
+
+def _gain(x: Array, count: int) -> Array:
+    """``(1 - (1 - x)^count) / x``, also for small x and, as at equal points, for zero."""
+    small = np.abs(x) < 1e-14
+    learnt = np.where(x < 0.5, -np.expm1(count * np.log1p(-np.minimum(x, 0.5))), 1.0 - (1.0 - x) ** count)
+    return np.asarray(np.where(small, count, learnt / np.where(small, 1.0, x)))
+
+
+@dataclass(frozen=True, eq=False)
+class DescentAgreement:
+    """Networks of one width in training, beside what is foretold.
+
+    Attributes
+    ----------
+    rank, depth, width : int
+    times : array of shape (moments,)
+        Step size times steps.
+    trained, foretold : arrays of shape (moments, networks, m)
+        Predictions at the new points: of the networks, and of the linear model from each network's own start.
+    mean, std : arrays of shape (moments, m)
+        Of ``GradientFlow`` over initialisations.
+    """
+
+    rank: int
+    depth: int
+    width: int
+    times: Array
+    trained: Array
+    foretold: Array
+    mean: Array
+    std: Array
+
+    @property
+    def networks(self) -> int:
+        """How many networks."""
+        return int(self.trained.shape[1])
+
+    @property
+    def squared_errors(self) -> Array:
+        """For each network, the mean square of trained minus foretold at the end, relative to that of what was foretold."""
+        difference, scale = (self.trained[-1] - self.foretold[-1]) ** 2, np.mean(self.foretold[-1] ** 2)
+        return np.asarray(difference.mean(axis=1) / scale)
+
+    @property
+    def squared_error(self) -> float:
+        """The mean of the squared errors."""
+        return float(self.squared_errors.mean())
+
+    @property
+    def squared_error_std(self) -> float:
+        """The standard error of this mean."""
+        return float(self.squared_errors.std(ddof=1) / np.sqrt(self.networks))
+
+
+def descent_agreement(
+    kernel: MaxoutKernel,
+    X: Any,
+    y: Any,
+    new: Any,
+    width: int,
+    networks: int,
+    *,
+    time: float = 20.0,
+    resolution: float = 0.2,
+    moments: int = 9,
+    seed: int = 0,
+    told: Told = lambda part: None,
+) -> DescentAgreement:
+    """Train networks of one width, in the parametrisation "ntk", and compare them with the tangent kernel's predictors.
+
+    Parameters
+    ----------
+    kernel : MaxoutKernel
+        Says rank, depth and variances.
+    X, y, new : arrays of shape (n, d), (n,), (m, d)
+        What is learnt, and where it is predicted.
+    width, networks : int
+        Units of each hidden layer, and how many networks: two or more, for a standard error.
+    time : float
+        Until when, in units of ``1/λ_max`` of the tangent kernel, the time in which the fastest direction is learnt.
+    resolution : float
+        The step, in the same units: descent follows the flow as it goes to zero, and diverges at 2.
+    moments : int
+        How many predictions to record, evenly on the logarithm of the time, besides the start.
+    seed, told
+        As for ``draw_values``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mnngp import MaxoutKernel
+    >>> X, y, new = np.array([[-1.0], [1.0]]), np.array([0.0, 1.0]), np.array([[0.5]])
+    >>> kernel = MaxoutKernel(depth=1, rank=2)
+    >>> narrow, wide = (descent_agreement(kernel, X, y, new, width, 20).squared_error for width in (20, 2000))
+    >>> wide < 0.1 * narrow
+    True
+    """
+    if checks.positive_int("networks", networks) < 2:
+        raise InputError("networks must be 2 or more, for a standard error, got 1")
+    tangent = MaxoutKernel(kernel.depth, kernel.rank, kernel.weight_var, kernel.bias_var, kind="ntk")
+    largest = float(np.linalg.eigvalsh(tangent(X))[-1])
+    step, steps = resolution / largest, round(time / resolution)
+    record = sorted({0, *(round(value) for value in np.geomspace(1, steps, moments))})
+    both = np.concatenate([X, new])
+    inputs, seeds = both.shape[1], network_seeds(seed, networks)
+    batch = max(1, 2**24 // weights(kernel, width, inputs))  # networks at once: their weights, and as many gradients, in memory
+    trained, start = [], []
+    for first in range(0, networks, batch):
+        group = [
+            MaxoutNetwork(
+                width, kernel.rank, kernel.depth, inputs, weight_var=kernel.weight_var, bias_var=kernel.bias_var,
+                parametrization="ntk", seed=own,
+            )
+            for own in seeds[first : first + batch]
+        ]  # fmt: skip
+        with torch.no_grad():
+            start.append(np.stack([network(torch.tensor(both).float())[:, 0].double().numpy() for network in group]))
+        trained.append(descend(group, X, y, step=step, record=record, new=new))
+        told(len(group) / networks)
+    times = step * np.array(record)
+    foretold = foretell(tangent, X, y, new, np.concatenate(start), step=step, record=record)
+    flow = GradientFlow(tangent, X, y)
+    limits = [flow.mean_and_covariance(new, float(moment)) for moment in times]
+    mean, std = np.stack([m for m, _ in limits]), np.stack([np.sqrt(np.diag(c)) for _, c in limits])
+    return DescentAgreement(kernel.rank, kernel.depth, width, times, np.concatenate(trained, axis=1), foretold, mean, std)

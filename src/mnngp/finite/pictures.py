@@ -1,0 +1,149 @@
+"""The picture of the experiment on convergence. It needs Matplotlib (``pip install "mnngp[experiments]"``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mnngp.finite.convergence import Agreement
+from mnngp.finite.descent import DescentAgreement
+from mnngp.finite.study import ANGLES, PLACES, Study
+from mnngp.plots import STYLE, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLORS = ("#1b6ca8", "#c8553d", "#2a9d8f", "#6a4c93", "#b8860b", "#9aa5b1")
+MARKERS = "osD^vP"
+GREY = "#777777"
+
+
+def convergence(study: Study) -> Figure:
+    """All of it: errors against width, the outputs' distribution, tangent kernels, and networks in training.
+
+    Parameters
+    ----------
+    study : Study
+        As ``mnngp.finite.study`` returns it. Parts that it has nothing for are left out.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Save it with ``figure.savefig("convergence.png")``.
+    """
+    deepest = max(study.covariances, key=lambda row: (row.depth, -row.rank))
+    group = [row for row in study.covariances if (row.rank, row.depth) == (deepest.rank, deepest.depth)]
+    panels: list[Any] = [
+        lambda ax: _errors(ax, study.covariances, "Covariance of one network"),
+        lambda ax: _densities(ax, group),
+        lambda ax: _kurtosis(ax, study.covariances),
+    ]
+    if study.tangents:
+        panels.append(lambda ax: _errors(ax, study.tangents, "Tangent kernel of one network"))
+    if study.descents:
+        panels.append(lambda ax: _errors(ax, study.descents, "Gradient descent of one network"))
+        panels.append(lambda ax: _trained(ax, study.descents[-1]))
+    rows = -(-len(panels) // 3)
+    figure, axes = new_figure(figsize=(11.0, 3.3 * rows), nrows=rows, ncols=3)
+    from matplotlib import rc_context
+
+    with rc_context(STYLE):
+        for ax, panel in zip(axes.flat, panels, strict=False):
+            panel(ax)
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    return figure
+
+
+def _errors(ax: Axes, rows: Sequence[Any], title: str) -> None:
+    """Relative squared errors against width, with bars of two standard errors, and a line of slope -1."""
+    kinds = _kinds(rows)
+    for (rank, depth), chosen in kinds.items():
+        style = _style(kinds, rank, depth)
+        values, errors = (np.array([getattr(row, name) for row in chosen]) for name in ("squared_error", "squared_error_std"))
+        below = np.minimum(2.0 * errors, 0.9 * values)  # a logarithmic axis has no room for zero
+        ax.errorbar([row.width for row in chosen], values, yerr=[below, 2.0 * errors], label=f"rank {rank}, depth {depth}", **style)
+    width = np.array([rows[0].width, max(row.width for row in rows)])
+    top = 1.8 * max(row.squared_error * row.width for row in rows)
+    ax.plot(width, top / width, color=GREY, lw=1.0, ls=":", label="slope −1")
+    ax.set(title=title, xlabel="width", ylabel="relative squared error", xscale="log", yscale="log")
+    _label(ax, rows)
+    ax.legend(fontsize=8, frameon=False)
+
+
+def _kurtosis(ax: Axes, rows: Sequence[Agreement]) -> None:
+    """Excess kurtosis of an output: measured, on the exact line."""
+    kinds = _kinds(rows)
+    for (rank, depth), chosen in kinds.items():
+        style = _style(kinds, rank, depth)
+        widths = [row.width for row in chosen]
+        ax.plot(widths, [row.exact_kurtosis for row in chosen], color=style["color"], lw=1.0, ls=style["ls"])
+        ax.plot(widths, [row.kurtosis for row in chosen], label=f"rank {rank}, depth {depth}", **{**style, "ls": "none"})
+    ax.set(title="Excess kurtosis of an output", xlabel="width", ylabel="drawn; lines: exact", xscale="log", yscale="log")
+    _label(ax, rows)
+    ax.legend(fontsize=8, frameon=False)
+
+
+def _densities(ax: Axes, rows: Sequence[Agreement]) -> None:
+    """The density of an output in units of the limit's standard deviation, on a logarithmic scale: tails are what differs."""
+    grid = np.linspace(-6.0, 6.0, 241)
+    shown = rows if len(rows) <= 4 else [*rows[:3], rows[-1]]
+    for row, color in zip(shown, COLORS, strict=False):
+        # The kernel's variance is the exact mean of V: no network is biased in it.
+        deviation = np.sqrt(row.draws.covariances[:, 0, 0] / rows[-1].draws.covariances[:, 0, 0].mean())
+        density = np.array([np.mean(np.exp(-0.5 * (place / deviation) ** 2) / deviation) for place in grid])
+        ax.semilogy(grid, density / np.sqrt(2.0 * np.pi), color=color, lw=1.4, label=f"width {row.width:,}")
+    ax.semilogy(grid, np.exp(-0.5 * grid**2) / np.sqrt(2.0 * np.pi), color="#222222", lw=1.0, ls="--", label="Gaussian")
+    first = rows[0]
+    ax.set(title=f"An output's density, rank {first.rank}, depth {first.depth}", xlabel="output / √K", ylim=(1e-6, 20.0))
+    ax.legend(fontsize=8, frameon=False, ncols=2, loc="upper center")
+
+
+def _trained(ax: Axes, descent: DescentAgreement) -> None:
+    """Trained networks at the end, on what is foretold for each, in the band of the limit."""
+    angles = PLACES / np.pi
+    mean, std = descent.mean[-1], descent.std[-1]
+    ax.fill_between(angles, mean - 1.96 * std, mean + 1.96 * std, color="#dbe9f6", lw=0, label="limit: mean, 95 %")
+    ax.plot(angles, mean, color=COLORS[0], lw=1.2)
+    for index, color in zip(range(min(3, descent.networks)), COLORS[1:], strict=False):
+        ax.plot(angles, descent.foretold[-1, index], color=color, lw=1.2, label="foretold" if index == 0 else None)
+        ax.plot(angles, descent.trained[-1, index], "o", color=color, ms=2.4, label="trained" if index == 0 else None)
+    ax.plot(ANGLES / np.pi, np.sin(ANGLES), "o", color="#222222", ms=5, label="data", zorder=5)
+    ax.set(title=f"Trained, rank {descent.rank}, depth {descent.depth}, width {descent.width:,}", xlabel="angle of the input / π")
+    ax.legend(fontsize=8, frameon=False, ncols=2, loc="upper left")
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + 0.35 * (high - low))
+
+
+def _label(ax: Axes, rows: Sequence[Any]) -> None:
+    """Write the widths below the axis, where there is room for them."""
+    places: list[int] = []
+    for width in sorted({row.width for row in rows}, reverse=True):
+        if not places or places[-1] >= 4 * width:
+            places.append(width)
+    ax.set_xticks(places, [f"{width:,}" for width in places])
+    ax.minorticks_off()
+
+
+def _kinds(rows: Sequence[Any]) -> dict[tuple[int, int], list[Any]]:
+    """The rows of each rank and depth."""
+    kinds: dict[tuple[int, int], list[Any]] = {}
+    for row in rows:
+        kinds.setdefault((row.rank, row.depth), []).append(row)
+    return kinds
+
+
+def _style(kinds: dict[tuple[int, int], list[Any]], rank: int, depth: int) -> dict[str, Any]:
+    """A colour for each rank, a marker and a line for each depth."""
+    ranks, depths = (sorted({key[place] for key in kinds}) for place in (0, 1))
+    place = depths.index(depth)
+    return {
+        "color": COLORS[ranks.index(rank) % len(COLORS)],
+        "marker": MARKERS[place % len(MARKERS)],
+        "ls": ("-", "--", "-.", ":")[place % 4],
+        "ms": 4.5,
+        "lw": 1.2,
+    }

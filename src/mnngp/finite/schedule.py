@@ -1,0 +1,55 @@
+"""How networks of finite width are trained. Known without PyTorch, so that a run can be read where it is not installed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mnngp import checks
+from mnngp.errors import InputError
+
+OPTIMIZERS = ("adam", "sgd")
+
+
+@dataclass(frozen=True)
+class Training:
+    """Mean squared error, minimised by steps over batches. By default as in the paper, which does not name its optimiser.
+
+    Parameters
+    ----------
+    optimizer : {"adam", "sgd"}
+    learning_rate : float
+    epochs : int
+    batch_size : int
+        Rows of a step; the last step of an epoch takes what is left.
+    patience : int, optional
+        Early stopping: after so many epochs without a lower validation loss a network ends, with the parameters that had the
+        lowest. None, the default: it is off.
+    seed : int
+        Of the order of the rows, which is the same for all networks that are trained together.
+
+    Examples
+    --------
+    >>> print(Training(learning_rate=1e-3))
+    adam, learning rate 0.001, 200 epochs, batches of 256
+    """
+
+    optimizer: str = "adam"
+    learning_rate: float = 1e-5
+    epochs: int = 200
+    batch_size: int = 256
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
+        checks.real("learning_rate", self.learning_rate, low=0.0, strict=True)
+        checks.positive_int("epochs", self.epochs)
+        checks.positive_int("batch_size", self.batch_size)
+        if self.patience is not None:
+            checks.positive_int("patience", self.patience)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
+            raise InputError(f"seed must be a whole number from 0 to 2⁶³ - 1, got {self.seed!r}")
+
+    def __str__(self) -> str:
+        text = f"{self.optimizer}, learning rate {self.learning_rate!r}, {self.epochs} epochs, batches of {self.batch_size}"
+        return text if self.patience is None else f"{text}, patience {self.patience}"

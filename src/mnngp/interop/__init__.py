@@ -1,0 +1,1 @@
+"""Kernels of this library for other libraries; each module needs that library, and nothing else imports it."""

@@ -1,0 +1,239 @@
+"""A GPyTorch kernel: ``pip install "mnngp[gpytorch]"``. It works wherever a ``gpytorch.kernels.Kernel`` does, in BoTorch too."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from mnngp import checks
+from mnngp.errors import InputError, MissingExtraError
+from mnngp.kernels.network import MaxoutKernel as CoreKernel
+
+try:
+    import torch
+
+    with warnings.catch_warnings():
+        # linear_operator, on import, still asks for what newer versions of PyTorch have deprecated.
+        warnings.filterwarnings("ignore", ".*torch.jit.script.* is deprecated", DeprecationWarning)
+        import gpytorch
+except ImportError as error:
+    raise MissingExtraError('mnngp.interop.gpytorch needs PyTorch and GPyTorch: pip install "mnngp[gpytorch]"') from error
+
+from gpytorch.constraints import Interval, Positive
+from gpytorch.priors import Prior
+from torch import Tensor
+
+from mnngp.interop import fused, recursion
+
+
+class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
+    """The kernel of an infinitely wide maxout network, with trainable variances.
+
+    Parameters
+    ----------
+    depth : int
+        Number of hidden layers.
+    rank : int
+        Number of linear maps a unit takes the maximum of.
+    weight_var : float or Tensor
+        Initial variance of the weights (times the fan-in), the same in all layers: a number, or one for each batch.
+    bias_var : float or Tensor
+        Initial variance of the biases. Zero is a network without biases: it then stays zero and is not trained.
+    kind : "nngp" or "ntk"
+        The covariance of the network at its random initialisation, or its tangent kernel.
+    ard_num_dims : int, optional
+        Number of input dimensions that get a lengthscale each, by which the inputs are divided: 1 in the beginning. None by
+        default: inputs are taken as they are.
+    batch_shape : torch.Size, optional
+        Gives each batch variances of its own.
+    active_dims : sequence of int, optional
+        The input dimensions to look at.
+    weight_var_prior, bias_var_prior, lengthscale_prior : gpytorch.priors.Prior, optional
+    weight_var_constraint, bias_var_constraint, lengthscale_constraint : gpytorch.constraints.Interval, optional
+        ``Positive()`` by default. An ``initial_value`` of a constraint comes before the values above, as elsewhere in GPyTorch.
+
+    Notes
+    -----
+    All derivatives are finite. The NNGP kernel has first and second ones everywhere but at a zero input without biases, also where
+    two inputs agree. The tangent kernel has a kink there, and zero stands for what is infinite. On a CPU, values and first
+    derivatives come from the core's compiled loops; elsewhere, and for second derivatives, from PyTorch's operations.
+
+    Examples
+    --------
+    >>> kernel = MaxoutKernel(depth=5, rank=4, weight_var=0.64, bias_var=0.1)
+    >>> X = torch.eye(2, dtype=torch.float64)
+    >>> kernel.double()(X).to_dense().detach().numpy().round(4)
+    array([[0.8981, 0.8882],
+           [0.8882, 0.8981]])
+    >>> kernel.to_core()
+    MaxoutKernel(depth=5, rank=4, weight_var=0.64, bias_var=0.1, kind='nngp')
+    """
+
+    def __init__(
+        self,
+        depth: int = 5,
+        rank: int = 4,
+        weight_var: float | Tensor = 1.0,
+        bias_var: float | Tensor = 0.1,
+        kind: str = "nngp",
+        *,
+        ard_num_dims: int | None = None,
+        batch_shape: Any = None,
+        active_dims: Any = None,
+        weight_var_prior: Prior | None = None,
+        weight_var_constraint: Interval | None = None,
+        bias_var_prior: Prior | None = None,
+        bias_var_constraint: Interval | None = None,
+        lengthscale_prior: Prior | None = None,
+        lengthscale_constraint: Interval | None = None,
+    ) -> None:
+        checks.positive_int("depth", depth)
+        checks.positive_int("rank", rank)
+        checks.one_of("kind", kind, ("nngp", "ntk"))
+        if ard_num_dims is not None:
+            checks.positive_int("ard_num_dims", ard_num_dims)
+        elif lengthscale_prior is not None or lengthscale_constraint is not None:
+            raise InputError("lengthscale_prior and lengthscale_constraint need ard_num_dims: without it there is no lengthscale")
+        super().__init__(
+            ard_num_dims=ard_num_dims,
+            batch_shape=None if batch_shape is None else torch.Size(batch_shape),
+            active_dims=active_dims,
+            lengthscale_prior=lengthscale_prior,
+            lengthscale_constraint=lengthscale_constraint,
+        )
+        self.depth, self.rank, self.kind = int(depth), int(rank), kind
+        if self.has_lengthscale and self.raw_lengthscale_constraint.initial_value is None:
+            self.lengthscale = 1.0
+        self._register_variance("weight_var", weight_var, weight_var_prior, weight_var_constraint, zero=False)
+        self._register_variance("bias_var", bias_var, bias_var_prior, bias_var_constraint, zero=True)
+
+    @classmethod
+    def from_core(cls, kernel: CoreKernel, **arguments: Any) -> MaxoutKernel:
+        """The GPyTorch kernel that a ``mnngp.MaxoutKernel`` is, in its floating point type.
+
+        Parameters
+        ----------
+        kernel : mnngp.MaxoutKernel
+            With one weight variance and one bias variance for all layers.
+        **arguments
+            Further arguments of this class, such as constraints and priors.
+        """
+        if not isinstance(kernel, CoreKernel):
+            raise InputError(f"kernel must be a mnngp.MaxoutKernel, got {kernel!r}")
+        for name in ("weight_var", "bias_var"):
+            if not isinstance(getattr(kernel, name), int | float):
+                raise InputError(f"kernel must have one {name} for all layers, got {kernel!r}")
+        ours = cls(kernel.depth, kernel.rank, kernel.weight_var, kernel.bias_var, kernel.kind, **arguments)
+        ours.to(getattr(torch, np.dtype(kernel.dtype).name))
+        ours.weight_var, ours.bias_var = kernel.weight_var, kernel.bias_var  # once more: the type has changed
+        return ours
+
+    def to_core(self) -> CoreKernel:
+        """The ``mnngp.MaxoutKernel`` with the variances that this kernel has now; it has neither batches nor lengthscales."""
+        if self.batch_shape or self.has_lengthscale or self.active_dims is not None:
+            raise InputError("a mnngp.MaxoutKernel has no batch_shape, no lengthscales and no active_dims")
+        variances = (self.weight_var.item(), self.bias_var.item())
+        return CoreKernel(self.depth, self.rank, *variances, kind=self.kind, dtype=str(self.dtype).removeprefix("torch."))
+
+    # --- parameters -------------------------------------------------------------------------------------------------
+
+    @property
+    def has_lengthscale(self) -> bool:
+        """Whether inputs are divided by lengthscales."""
+        return self.ard_num_dims is not None
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether the kernel depends on differences of points only: it does not."""
+        return False
+
+    @property
+    def weight_var(self) -> Tensor:
+        """The variance of the weights, of shape ``(*batch_shape, 1, 1)``."""
+        return self.raw_weight_var_constraint.transform(self.raw_weight_var)
+
+    @weight_var.setter
+    def weight_var(self, value: float | Tensor) -> None:
+        self._set_weight_var(self, value)
+
+    @property
+    def bias_var(self) -> Tensor:
+        """The variance of the biases, of shape ``(*batch_shape, 1, 1)``."""
+        return self.raw_bias_var_constraint.transform(self.raw_bias_var)
+
+    @bias_var.setter
+    def bias_var(self, value: float | Tensor) -> None:
+        self._set_bias_var(self, value)
+
+    # Priors are given these: methods, unlike lambdas, can be pickled.
+
+    def _get_weight_var(self, module: MaxoutKernel) -> Tensor:
+        return module.weight_var
+
+    def _set_weight_var(self, module: MaxoutKernel, value: float | Tensor) -> None:
+        module._set_variance("weight_var", value, zero=False)
+
+    def _get_bias_var(self, module: MaxoutKernel) -> Tensor:
+        return module.bias_var
+
+    def _set_bias_var(self, module: MaxoutKernel, value: float | Tensor) -> None:
+        module._set_variance("bias_var", value, zero=True)
+
+    def _register_variance(
+        self, name: str, value: float | Tensor, prior: Prior | None, constraint: Interval | None, *, zero: bool
+    ) -> None:
+        constraint = Positive() if constraint is None else constraint
+        if not isinstance(constraint, Interval):
+            raise InputError(f"{name}_constraint must be a gpytorch.constraints.Interval, got {constraint!r}")
+        if not (prior is None or isinstance(prior, Prior)):
+            raise InputError(f"{name}_prior must be a gpytorch.priors.Prior, got {prior!r}")
+        self.register_parameter(f"raw_{name}", torch.nn.Parameter(torch.zeros(*self.batch_shape, 1, 1)))
+        if prior is not None:
+            self.register_prior(f"{name}_prior", prior, getattr(self, f"_get_{name}"), getattr(self, f"_set_{name}"))
+        self.register_constraint(f"raw_{name}", constraint)
+        if constraint.initial_value is None:
+            self._set_variance(name, value, zero=zero)
+            if not torch.isfinite(getattr(self, f"raw_{name}")).all():  # zero has no logarithm: it stays what it is
+                getattr(self, f"raw_{name}").requires_grad_(False)
+
+    def _set_variance(self, name: str, value: float | Tensor, *, zero: bool) -> None:
+        raw, constraint = getattr(self, f"raw_{name}"), getattr(self, f"raw_{name}_constraint")
+        if not torch.is_tensor(value):
+            value = checks.real(name, value, low=0.0, high=checks.LARGEST_VARIANCE, strict=not zero)
+        tensor = torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
+        if tensor.shape == self.batch_shape:
+            tensor = tensor[..., None, None]
+        if not (constraint.check(tensor) and torch.isfinite(tensor).all() and (zero or (tensor > 0.0).all())):
+            raise InputError(f"{name} must be finite, positive and as its constraint {constraint} allows, got {value!r}")
+        try:
+            tensor = tensor.expand_as(raw)
+        except RuntimeError as error:
+            shape = tuple(self.batch_shape)
+            raise InputError(f"{name} must be a number or of the batch shape {shape}, got shape {tuple(tensor.shape)}") from error
+        self.initialize(**{f"raw_{name}": constraint.inverse_transform(tensor)})
+
+    # --- evaluation -------------------------------------------------------------------------------------------------
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, last_dim_is_batch: bool = False, **params: Any) -> Tensor:
+        """The kernel matrix (..., n, m) of points (..., n, d) and (..., m, d), or its diagonal (..., n)."""
+        if last_dim_is_batch:
+            raise InputError(
+                "last_dim_is_batch=True is not supported (GPyTorch is removing it): give the kernel a batch_shape, and the inputs "
+                "a batch dimension"
+            )
+        same = fused.same_points(x1, x2)
+        weight_var, bias_var = self.weight_var, self.bias_var
+        if self.has_lengthscale:
+            x1, x2 = x1 / self.lengthscale, x2 if same else x2 / self.lengthscale
+        tangent = self.kind == "ntk"
+        if diag and not same:  # pairs: as many batches of one point on either side
+            x1, x2 = x1[..., None, :], x2[..., None, :]
+            weight_var, bias_var = weight_var[..., None, :, :], bias_var[..., None, :, :]
+        rows = recursion.points(x1, weight_var, bias_var, self.rank, self.depth)
+        if diag and same:
+            return recursion.diagonal(rows, self.rank, tangent=tangent)
+        cols = rows if same else recursion.points(x2, weight_var, bias_var, self.rank, self.depth)
+        kernel = fused.matrix(rows, cols, self.rank, tangent=tangent)
+        return kernel[..., 0, 0] if diag else kernel

@@ -1,0 +1,263 @@
+"""Sweeps on a Dask cluster: a scheduler and workers started as users start them, killed as clusters kill them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mnngp.experiments.store import Store, StoreError
+
+BIN = Path(sys.executable).parent
+CONFIG = """
+[data]
+name = "digits"
+train = [60, 120]
+validation = 300
+repeats = 4
+[[family]]
+activation = "maxout"
+rank = [2, 3, 4]
+depth = [1, 5, 9]
+weight_var = { from = 0.5, to = 4.0, count = 5 }
+bias_var = [0.1, 0.5]
+[[family]]
+activation = "tanh"
+depth = [1, 3]
+weight_var = 1.5
+bias_var = 0.1
+"""
+CELLS = 4 * 2 * (3 * 3 * 5 * 2 + 2)
+ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def started(*command, cwd=None, **environment):
+    return subprocess.Popen(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=os.environ | ALONE | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def outcome(process, seconds=300.0):
+    """What a process says until it ends by itself, and its exit code."""
+    said, _ = process.communicate(timeout=seconds)
+    return said, process.returncode
+
+
+def ended(process):
+    """Kill a process that was started here, if it is still there, and return what it said."""
+    process.kill()
+    return process.communicate()[0]
+
+
+class Cluster:
+    """``dask scheduler`` and some ``dask worker``, each a process on the loopback interface."""
+
+    def __init__(self, folder):
+        self.file = folder / "scheduler.json"
+        self.scheduler = started(
+            BIN / "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show",
+            "--scheduler-file", self.file, cwd=folder,
+        )  # fmt: skip
+        self.workers = []
+        self.folder = folder
+
+    @property
+    def address(self):
+        waiting_for(self.file.exists)
+        return json.loads(self.file.read_text())["address"]
+
+    def add_worker(self, *options, **environment):
+        worker = started(
+            BIN / "dask", "worker", self.address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard",
+            "--local-directory", self.folder, *options, cwd=self.folder, **environment,
+        )  # fmt: skip
+        self.workers.append(worker)
+        return worker
+
+    def close(self):
+        for process in [*self.workers, self.scheduler]:
+            ended(process)
+
+
+@contextmanager
+def cluster_in(folder, workers=2):
+    cluster = Cluster(folder)
+    try:
+        for _ in range(workers):
+            cluster.add_worker()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def waiting_for(condition, seconds=120.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "that took too long"
+        time.sleep(0.02)
+
+
+def numbers(path):
+    """What must be the same whoever computes it, to the last bit."""
+    with Store.open(path) as store:
+        return {
+            key: (r.status, r.validation_accuracy, r.validation_log_loss, r.test_accuracy, r.test_log_loss, r.noise_var, r.attempts)
+            for _, key, r in store.news(0)
+        }
+
+
+def finished(path):
+    if not path.exists():
+        return 0
+    try:
+        with Store.open(path) as store:
+            return store.about()["done"]
+    except StoreError:  # it is just being made
+        return 0
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cluster") / "run.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(config):
+    """The same sweep in one process."""
+    path = config.with_name("alone.sqlite")
+    said, code = outcome(sweep(config, path))
+    assert code == 0, said
+    found = numbers(path)
+    assert len(found) == CELLS
+    return found
+
+
+def sweep(config, path, *options):
+    return started(BIN / "mnngp", "sweep", config, "-o", path, *options)
+
+
+def test_workers_and_a_driver_are_killed_and_the_numbers_are_those_of_one_process(config, expected, tmp_path):
+    path = tmp_path / "run.sqlite"
+    with cluster_in(tmp_path) as cluster:
+        driver = sweep(config, path, "--scheduler", cluster.address)
+        waiting_for(lambda: finished(path) > 20)
+        cluster.workers[0].send_signal(signal.SIGKILL)
+        cluster.add_worker()  # a new node in the place of the dead one: it is given the images, too
+        before = finished(path)
+        waiting_for(lambda: finished(path) > before + 100)
+        ended(driver)
+        kept = numbers(path)
+        assert before < len(kept) < CELLS
+        said, code = outcome(sweep(config, path, "--scheduler", cluster.address))
+        assert code == 0, said
+        assert f"{CELLS} of {CELLS} cells are done" in said
+    assert numbers(path) == expected
+    assert kept.items() <= expected.items()
+
+
+def test_a_dead_scheduler_loses_nothing(config, expected, tmp_path):
+    path = tmp_path / "run.sqlite"
+    with cluster_in(tmp_path) as cluster:
+        driver = sweep(config, path, "--scheduler", cluster.address)
+        waiting_for(lambda: finished(path) > 20)
+        cluster.scheduler.send_signal(signal.SIGKILL)
+        said, code = outcome(driver)
+        assert code == 1
+        assert said.endswith("error: the cluster is gone; what is finished is kept, and the same command goes on\n"), said
+        assert "Traceback" not in said
+    kept = finished(path)
+    assert 20 < kept < CELLS
+    said, code = outcome(sweep(config, path))
+    assert code == 0, said
+    assert numbers(path) == expected
+
+
+def test_processes_on_this_machine_listen_on_loopback_alone(config, expected, tmp_path):
+    path = tmp_path / "run.sqlite"
+    driver = sweep(config, path, "--workers", "2")
+    waiting_for(lambda: finished(path) > 0)
+    family = [psutil.Process(driver.pid), *psutil.Process(driver.pid).children(recursive=True)]
+    heard = {
+        connection.laddr.ip for one in family for connection in one.net_connections() if connection.status == psutil.CONN_LISTEN
+    }
+    said, code = outcome(driver)
+    assert code == 0, said
+    assert heard == {"127.0.0.1"}
+    assert numbers(path) == expected
+    assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)
+
+
+def test_a_unit_that_kills_workers_is_recorded(config, tmp_path):
+    """Three workers in a row: it is the unit, not the machines. The others go on."""
+    deadly = tmp_path / "deadly.py"
+    deadly.write_text(
+        "import os, signal\nfrom mnngp.experiments import cells\n"
+        "if not hasattr(cells, 'plain'):\n    cells.plain = cells._Infinite.cell\n"
+        "def cell(self, group, depth, step):\n    if group.activation == 'tanh' and group.split.n_train == 60:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n    return cells.plain(self, group, depth, step)\n"
+        "cells._Infinite.cell = cell\n"
+    )
+    small, path = tmp_path / "small.toml", tmp_path / "run.sqlite"
+    small.write_text(CONFIG.replace("repeats = 4", "repeats = 1").replace("count = 5", "count = 1"))
+    with cluster_in(tmp_path, workers=0) as cluster:
+        workers = [cluster.add_worker("--preload", deadly) for _ in range(5)]
+        said, code = outcome(sweep(small, path, "--scheduler", cluster.address))
+        assert code == 1, said
+        assert "error: 2 cells failed" in said
+        assert sum(worker.poll() is not None for worker in workers) == 4  # three are allowed
+    with Store.open(path) as store:
+        failed = [r for r in store.results() if r.status == "failed"]
+        assert {(r.activation, r.n_train) for r in failed} == {("tanh", 60)}
+        assert all(r.error.startswith("KilledWorker") for r in failed)
+        assert store.about()["done"] == len(store.protocol) - 2
+
+
+def test_another_version_on_a_worker_is_refused(config, tmp_path):
+    old = tmp_path / "old.py"
+    old.write_text("import mnngp\nmnngp.__version__ = '0.0.1'\n")
+    with cluster_in(tmp_path, workers=0) as cluster:
+        cluster.add_worker("--preload", old)
+        said, code = outcome(sweep(config, tmp_path / "run.sqlite", "--scheduler", cluster.address))
+    assert code == 1
+    assert "has mnngp 0.0.1, this is" in said
+    assert "Traceback" not in said
+
+
+def test_what_is_refused_before_any_work(config, tmp_path):
+    path = tmp_path / "run.sqlite"
+    said, code = outcome(sweep(config, path, "--workers", "2", "--scheduler", "tcp://127.0.0.1:8786"))
+    assert code == 2
+    assert "give one of them" in said
+    for address in ("tcp://127.0.0.1:9", "no such address"):
+        said, code = outcome(sweep(config, path, "--scheduler", address))
+        assert code == 1
+        assert f"error: there is no Dask scheduler at {address}" in said
+        assert "Traceback" not in said
+
+
+def test_without_dask_it_says_so(config, tmp_path):
+    blocked = "import sys; sys.modules['distributed'] = sys.modules['dask'] = None; from mnngp.cli import main; main()"
+
+    def command(*arguments):
+        return subprocess.run(
+            [sys.executable, "-c", blocked, *map(str, arguments)], capture_output=True, text=True, check=False, cwd=tmp_path
+        )
+
+    refused = command("sweep", config, "--workers", 2)
+    assert refused.returncode == 1
+    assert refused.stderr == 'error: clusters need Dask: pip install "mnngp[dask]"\n'
+    assert not (tmp_path / "run.sqlite").exists()
+    assert command("phase").returncode == 0

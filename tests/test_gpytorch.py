@@ -1,0 +1,553 @@
+"""The GPyTorch kernel: the core's values, derivatives that exist where the function has them, and both libraries' ways."""
+
+from mnngp.interop.gpytorch import MaxoutKernel  # isort: skip  (first: it keeps a warning of linear_operator's import to itself)
+
+import copy
+import pickle
+import subprocess
+import sys
+import unittest
+import warnings
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement
+from botorch.exceptions import OptimizationWarning
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.kernels.infinite_width_bnn import InfiniteWidthBNNKernel
+from botorch.models.transforms import Normalize, Standardize
+from botorch.optim import optimize_acqf
+from botorch.test_functions import Branin
+from gpytorch.constraints import GreaterThan, Interval
+from gpytorch.priors import GammaPrior
+from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
+from sklearn.gaussian_process import GaussianProcessRegressor
+from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd.functional import hessian, jacobian
+
+import mnngp
+from mnngp import Maxout
+from mnngp.errors import InputError
+from mnngp.interop import fused, recursion
+
+DOUBLE = torch.float64
+
+
+def inputs():
+    """Two sets of points with equal, nearly equal, opposite and zero ones."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(20, 5)), rng.normal(size=(15, 5))
+    X[3], X[4], X[5] = X[2], -X[2], 0.0
+    Y[0], Y[1], Y[2] = X[7], -X[8], X[9] + 1e-7
+    return X, Y
+
+
+def kernel_of(depth, rank, *, kind="nngp", compiled=True):
+    """The kernel as a function of two sets of points and of the variances; one set: of the points with themselves."""
+
+    def function(x, y, weight_var, bias_var):
+        rows = recursion.points(x, weight_var.reshape(1, 1), bias_var.reshape(1, 1), rank, depth)
+        cols = rows if y is None else recursion.points(y, weight_var.reshape(1, 1), bias_var.reshape(1, 1), rank, depth)
+        return (fused if compiled else recursion).matrix(rows, cols, rank, tangent=kind == "ntk")
+
+    return function
+
+
+def variances(weight_var=0.9, bias_var=0.3):
+    return tuple(torch.tensor(value, dtype=DOUBLE) for value in (weight_var, bias_var))
+
+
+class TestContract(BaseKernelTestCase, unittest.TestCase):
+    """GPyTorch's own tests of a kernel."""
+
+    kind = "nngp"
+
+    def create_kernel_no_ard(self, **arguments):
+        return MaxoutKernel(depth=2, rank=3, kind=self.kind, **arguments)
+
+    def create_kernel_ard(self, num_dims, **arguments):
+        return MaxoutKernel(depth=2, rank=3, kind=self.kind, ard_num_dims=num_dims, **arguments)
+
+
+class TestContractOfTangent(TestContract):
+    kind = "ntk"
+
+
+# --- values --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+@pytest.mark.parametrize("depth", [1, 3, 12])
+@pytest.mark.parametrize("bias_var", [0.0, 0.1])
+def test_equals_the_core(kind, depth, bias_var):
+    X, Y = inputs()
+    x, y = torch.from_numpy(X), torch.from_numpy(Y)
+    for rank in (1, 2, 4, 16):
+        core = mnngp.MaxoutKernel(depth, rank, 0.8, bias_var, kind)
+        kernel = MaxoutKernel.from_core(core)
+        with torch.no_grad():
+            square, cross = kernel(x).to_dense(), kernel(x, y).to_dense()
+            diagonal, pairs = kernel(x, diag=True), kernel(x[:15], y, diag=True)
+        # Measured worst: 7e-15 of the largest entry.
+        close = {"rtol": 0.0, "atol": 1e-13 * np.abs(core(X)).max()}
+        np.testing.assert_allclose(square, core(X), **close)
+        np.testing.assert_allclose(cross, core(X, Y), **close)
+        np.testing.assert_allclose(diagonal, core.diag(X), **close)
+        np.testing.assert_allclose(pairs, np.diag(core(X[:15], Y)), **close)
+        assert torch.equal(square, square.mT)
+        assert torch.equal(square.diagonal(), diagonal)
+
+
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_both_ways_are_the_same(kind, dtype):
+    """The compiled loops and PyTorch's operations, in values and first derivatives."""
+    x, y = (torch.from_numpy(part).to(dtype) for part in inputs())
+    if kind == "ntk":
+        y[2] += 0.1  # the tangent kernel has a kink where points agree, and beside it derivatives of any direction
+    for rank, depth, bias_var in ((1, 2, 0.1), (2, 3, 0.0), (4, 5, 0.1)):
+        for other in (None, y):
+            sets = [x] if other is None else [x, other]
+            leaves = [part.to(dtype, copy=True).requires_grad_() for part in (*sets, *variances(0.8, bias_var))]
+            found = []
+            for compiled in (True, False):
+                function = kernel_of(depth, rank, kind=kind, compiled=compiled)
+                kernel = function(leaves[0], None if other is None else leaves[1], *leaves[-2:])
+                weight = torch.randn(kernel.shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+                found.append((kernel.detach(), *torch.autograd.grad(kernel, leaves, weight)))
+            for one, two in zip(*found, strict=True):
+                # Measured worst: 71 rounding units of the largest.
+                torch.testing.assert_close(one, two, rtol=0.0, atol=200 * torch.finfo(dtype).eps * float(two.abs().max()))
+
+
+def test_single_precision():
+    X, _ = inputs()
+    for depth, rank, kind in ((3, 2, "nngp"), (8, 4, "nngp"), (3, 4, "ntk")):
+        core = mnngp.MaxoutKernel(depth, rank, 0.7, 0.1, kind)
+        kernel = MaxoutKernel(depth, rank, 0.7, 0.1, kind)
+        found = kernel(torch.from_numpy(X).float()).to_dense()
+        assert found.dtype == torch.float32
+        # Measured worst: 3e-7 of the largest entry.
+        np.testing.assert_allclose(found.detach(), core(X), rtol=0.0, atol=2e-6 * core(X).max())
+
+
+def test_mixed_types_are_promoted():
+    kernel = MaxoutKernel(2, 2)
+    assert kernel(torch.ones(3, 2, dtype=DOUBLE)).to_dense().dtype == DOUBLE
+
+
+# --- derivatives -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "depth", "rank"), [("nngp", 1, 2), ("nngp", 3, 4), ("ntk", 2, 3)])
+def test_gradcheck_and_gradgradcheck(kind, depth, rank):
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(count, 2, dtype=DOUBLE, generator=generator) for count in (3, 2))
+    arguments = [part.clone().requires_grad_() for part in (x, y, *variances())]
+    for compiled in (True, False):
+        function = kernel_of(depth, rank, kind=kind, compiled=compiled)
+        assert gradcheck(function, arguments)
+        assert gradgradcheck(function, arguments)
+        alone = [arguments[0], *arguments[2:]]
+        assert gradcheck(lambda x, w, b, f=function: f(x, None, w, b), alone)
+        assert gradgradcheck(lambda x, w, b, f=function: f(x, None, w, b), alone)
+
+
+def touching(slope, value, rank, depth):
+    """The kernel of two points with each ``F_q(ρ)`` replaced by a line, ``value + slope ρ``: smooth, and in closed form."""
+    moment = Maxout(rank).second_moment
+
+    def function(x, y, w, b=0.0):
+        kernel, mine, theirs = (b + w * (one @ other) / len(x) for one, other in ((x, y), (x, x), (y, y)))
+        for _ in range(depth):
+            kernel = b + w * (value * (mine * theirs).sqrt() + slope * kernel)
+            mine, theirs = b + w * moment * mine, b + w * moment * theirs
+        return kernel
+
+    return function
+
+
+@pytest.mark.parametrize("rank", [2, 4])
+@pytest.mark.parametrize("depth", [1, 3, 6])
+def test_derivatives_at_equal_points(rank, depth):
+    """There F_q may be replaced by its tangent at one: what is left out is of third order in the distance of the points."""
+    x = torch.tensor([0.3, -1.2, 0.8], dtype=DOUBLE)
+    full = kernel_of(depth, rank)
+    line = touching(1.0, Maxout(rank).second_moment - 1.0, rank, depth)
+    zero = torch.zeros_like(x)
+    # Measured worst: 3e-14, and 4e-10 at the distance of 1e-9. The last distance has a square that underflows.
+    for one, other, tolerance in (
+        (x, x.clone(), 1e-12),
+        (x, x + 1e-9, 1e-8),
+        (zero, zero + 1e-100, 1e-12),
+        (zero, zero + 1e-170, 1e-12),
+    ):
+        arguments = (one, other, *variances())
+        for derivative in (jacobian, hessian):
+            found = derivative(lambda x, y, w, b: full(x[None], y[None], w, b)[0, 0], arguments)
+            expected = derivative(line, arguments)
+            torch.testing.assert_close(found, expected, rtol=0.0, atol=tolerance)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4])
+def test_derivatives_at_opposite_points(rank):
+    """Without biases the first layer meets ρ = -1: there the tangent is that at minus one."""
+    unit = Maxout(rank)
+    slope = unit.derivative(-1.0)
+    x, (weight_var, _) = torch.tensor([0.3, -1.2, 0.8], dtype=DOUBLE), variances()
+    line = touching(slope, unit.moment(-1.0) + slope, rank, 1)
+    full = kernel_of(1, rank)
+    for y in (-x, -0.7 * x):
+        for derivative in (jacobian, hessian):
+            found = derivative(lambda x, y, w: full(x[None], y[None], w, torch.zeros((), dtype=DOUBLE))[0, 0], (x, y, weight_var))
+            expected = derivative(line, (x, y, weight_var))
+            torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-12)  # measured worst: 2e-15
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_second_derivatives_near_equal_points(depth):
+    """Against central differences of the first derivative, at distances from 1e-1 to 1e-5."""
+    full, (weight_var, bias_var) = kernel_of(depth, 3), variances()
+    x = torch.tensor([0.3, -1.2], dtype=DOUBLE)
+
+    def slope(y):
+        return jacobian(lambda y: full(x[None], y[None], weight_var, bias_var)[0, 0], y)
+
+    for distance in (1e-1, 1e-3, 1e-5):
+        y = x + distance * torch.tensor([0.6, 0.8], dtype=DOUBLE)
+        step = 1e-3 * distance
+        moves = step * torch.eye(2, dtype=DOUBLE)
+        expected = torch.stack([(slope(y + move) - slope(y - move)) / (2.0 * step) for move in moves])
+        found = hessian(lambda y: full(x[None], y[None], weight_var, bias_var)[0, 0], y)
+        # Rounding of the differences: 1e-16 / step, and their own error, step² / distance.
+        torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-15 / step + 20.0 * step**2 / distance)
+
+
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("bias_var", [0.0, 0.1])
+def test_everything_is_finite(kind, dtype, bias_var):
+    """At equal, opposite and zero inputs, first derivatives and second ones."""
+    x, y = (torch.from_numpy(part).to(dtype).requires_grad_() for part in inputs())
+    kernel = MaxoutKernel(3, 3, 0.8, bias_var, kind).to(dtype)
+    leaves = [x, *(part for part in kernel.parameters() if part.requires_grad)]
+    assert len(leaves) == (2 if bias_var == 0.0 else 3)
+    for value, own in ((kernel(x).to_dense(), leaves), (kernel(x, y).to_dense(), [*leaves, y])):
+        first = torch.autograd.grad(value.square().sum(), own, create_graph=True)
+        second = torch.autograd.grad(sum(part.square().sum() for part in first), own)
+        assert all(torch.isfinite(part).all() for part in (value, *first, *second))
+
+
+def test_gradient_of_the_matrix_of_points_with_themselves():
+    """As half of it is computed; and as the sum of the two sides' when they are two tensors of the same values."""
+    x = torch.from_numpy(inputs()[0])
+    kernel = MaxoutKernel(3, 4).double()
+    weight = torch.randn(20, 20, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
+    one, left, right = (x.clone().requires_grad_() for _ in range(3))
+    (kernel(one).to_dense() * weight).sum().backward()
+    own = kernel.raw_weight_var.grad.clone()
+    kernel.zero_grad()
+    (kernel(left, right).to_dense() * weight).sum().backward()
+    torch.testing.assert_close(one.grad, left.grad + right.grad, rtol=0.0, atol=1e-12)
+    torch.testing.assert_close(kernel.raw_weight_var.grad, own, rtol=1e-13, atol=0.0)
+    (gradient,) = torch.autograd.grad(kernel(one, diag=True).sum(), one)
+    (through_matrix,) = torch.autograd.grad(kernel(one).to_dense().trace(), one)
+    torch.testing.assert_close(through_matrix, gradient, rtol=1e-13, atol=1e-13)
+
+
+# PyTorch's own forward mode compiles parts of itself by what it has deprecated.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated:DeprecationWarning")
+def test_function_transforms():
+    x = torch.from_numpy(inputs()[0])
+    (w, b), full = variances(), kernel_of(2, 3)
+
+    def value(x, y):
+        return full(x[None], y[None], w, b)[0, 0]
+
+    pairs = torch.func.vmap(torch.func.vmap(value, (None, 0)), (0, None))(x, x)
+    torch.testing.assert_close(pairs, full(x, None, w, b), rtol=0.0, atol=1e-13)
+    by_rows = torch.func.vmap(torch.func.grad(value))(x[:4], x[4:8])
+    for row, one, other in zip(by_rows, x[:4], x[4:8], strict=True):
+        torch.testing.assert_close(row, jacobian(lambda one, other=other: value(one, other), one), rtol=0.0, atol=1e-13)
+    forward = torch.func.hessian(value)(x[0], x[1])
+    torch.testing.assert_close(forward, hessian(lambda one: value(one, x[1]), x[0]), rtol=0.0, atol=1e-12)
+    with pytest.raises(NotImplementedError, match="beyond the third"):
+        torch.func.hessian(lambda one: torch.func.hessian(value)(one, x[1]).sum())(x[0])
+
+
+# --- beside BoTorch's kernel of ReLU networks ------------------------------------------------------------------------------
+
+
+def relu_and_maxout(depth, x, y):
+    """BoTorch's kernel and, by proposition 1, the same as rank-2 maxout with half the weight variance at √2 times the points."""
+    theirs, ours = InfiniteWidthBNNKernel(depth).double(), MaxoutKernel(depth, 2).double()
+    theirs.weight_var, theirs.bias_var = torch.tensor([[1.8]], dtype=DOUBLE), torch.tensor([[0.3]], dtype=DOUBLE)
+    ours.weight_var, ours.bias_var = 0.9, 0.3
+    found = []
+    for kernel, factor, share in ((theirs, 1.0, 1.0), (ours, np.sqrt(2.0), 0.5)):
+        leaf = x.clone().requires_grad_()
+        value = kernel(factor * leaf, factor * y).to_dense()
+        in_x, in_weight, in_bias = torch.autograd.grad(value.square().sum(), [leaf, kernel.raw_weight_var, kernel.raw_bias_var])
+        # From the raw parameters to the variances of the ReLU network.
+        in_weight, in_bias = share * in_weight / kernel.raw_weight_var.sigmoid(), in_bias / kernel.raw_bias_var.sigmoid()
+        found.append(tuple(part.detach() for part in (value, in_x, in_weight, in_bias)))
+    return found
+
+
+@pytest.mark.parametrize("depth", [1, 3, 7])
+def test_proposition_1(depth):
+    # No point meets itself, where BoTorch's arc cosine is cut off.
+    x = torch.randn(12, 4, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
+    for theirs, ours in zip(*relu_and_maxout(depth, x[:6], x[6:]), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0.0, atol=1e-13 * float(theirs.abs().max()))  # measured worst: 1e-15
+
+
+def test_what_the_cut_off_costs():
+    """BoTorch keeps ρ from one by 1e-7: points that are closer look the same, and at equal points second derivatives are lost."""
+    x = torch.randn(6, 4, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
+    theirs, ours = (value for value, *_ in relu_and_maxout(3, x, x.clone()))
+    core = mnngp.MaxoutKernel(3, 2, 0.9, 0.3)(np.sqrt(2.0) * x.numpy())
+    np.testing.assert_allclose(ours, core, rtol=1e-13)
+    assert 1e-8 < float((theirs - ours).abs().max()) < 1e-5
+
+    one = x[0]
+    relu = InfiniteWidthBNNKernel(1).double()
+    relu.weight_var, relu.bias_var = (torch.tensor([[value]], dtype=DOUBLE) for value in (1.8, 0.3))
+    line = touching(1.0, 0.0, 2, 1)  # exact at equal points
+    exact = hessian(lambda x, y: line(np.sqrt(2.0) * x, np.sqrt(2.0) * y, *variances()), (one, one.clone()))[0][1]
+    cut = hessian(lambda x, y: relu(x[None], y[None]).to_dense()[0, 0], (one, one.clone()))[0][1]
+    full = kernel_of(1, 2)
+    root = np.sqrt(2.0)
+    found = hessian(lambda x, y: full(root * x[None], root * y[None], *variances())[0, 0], (one, one.clone()))[0][1]
+    torch.testing.assert_close(found, exact, rtol=0.0, atol=1e-12)
+    assert float((cut - exact).abs().max()) > 0.1 * float(exact.abs().max())
+
+
+# --- GPyTorch's ways ---------------------------------------------------------------------------------------------------------
+
+
+class Regression(gpytorch.models.ExactGP):
+    def __init__(self, x, y, kernel, noise_var):
+        super().__init__(x, y, gpytorch.likelihoods.GaussianLikelihood(noise_constraint=gpytorch.constraints.Positive()).double())
+        self.mean_module, self.covar_module = gpytorch.means.ZeroMean(), kernel
+        self.likelihood.noise = torch.tensor(noise_var, dtype=DOUBLE)
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+def test_marginal_likelihood_is_scikit_learns_and_falls():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(40, 2))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] ** 2 + 0.05 * rng.normal(size=40)
+    core = mnngp.MaxoutKernel(3, 3, 0.8, 0.3)
+    process = GaussianProcessRegressor(core, alpha=0.01, optimizer=None).fit(X, y)
+    value, in_theta = process.log_marginal_likelihood(core.theta, eval_gradient=True)
+
+    kernel = MaxoutKernel.from_core(core)
+    model = Regression(torch.from_numpy(X), torch.from_numpy(y), kernel, 0.01)
+    likelihood = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
+    model.train()
+    with gpytorch.settings.fast_computations(False, False, False):
+        loss = -40 * likelihood(model(*model.train_inputs), model.train_targets)
+        loss.backward()
+        assert loss.item() == pytest.approx(-value, rel=1e-10)
+        ours = [
+            -(raw.grad * of / raw.sigmoid()).item()  # in the logarithm of the variance, as scikit-learn's
+            for raw, of in ((kernel.raw_bias_var, kernel.bias_var), (kernel.raw_weight_var, kernel.weight_var))
+        ]
+        np.testing.assert_allclose(ours, in_theta, rtol=1e-8)  # measured: 5e-15
+
+        optimiser = torch.optim.Adam(model.parameters(), lr=0.1)
+        for _ in range(15):
+            optimiser.zero_grad()
+            after = -40 * likelihood(model(*model.train_inputs), model.train_targets)
+            after.backward()
+            optimiser.step()
+        assert after.item() < loss.item() - 5.0
+        model.eval()
+        new = torch.from_numpy(rng.uniform(-1.5, 1.5, size=(50, 2)))
+        error = model(new).mean - torch.sin(2.0 * new[:, 0]) - new[:, 1].square()
+    assert error.square().mean().item() < 0.05  # of 1.0 that the function varies
+
+
+def test_bayesian_optimisation_of_branin():
+    """Eight points at random, then twelve chosen: close to the optimum, where twenty at random do not come."""
+    problem = Branin(negate=True).to(DOUBLE)
+    torch.manual_seed(0)
+    low, high = problem.bounds
+    at_random = low + (high - low) * torch.rand(20, 2, dtype=DOUBLE)
+    x, kernel = at_random[:8], MaxoutKernel(depth=2, rank=3, bias_var=1.0)
+    for _ in range(12):
+        y = problem(x)[:, None]
+        scaled = Normalize(2, bounds=problem.bounds, center=0.0)
+        model = SingleTaskGP(x, y, covar_module=kernel, input_transform=scaled, outcome_transform=Standardize(1))
+        likelihood = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OptimizationWarning)  # few steps are enough: they begin where the last ones ended
+            fit_gpytorch_mll(likelihood, optimizer_kwargs={"options": {"maxiter": 10}})
+        new, _ = optimize_acqf(LogExpectedImprovement(model, y.max()), problem.bounds, q=1, num_restarts=2, raw_samples=16)
+        x = torch.cat([x, new])
+    assert problem.optimal_value - float(problem(x).max()) < 1.0  # measured: 0.3
+    assert problem.optimal_value - float(problem(at_random).max()) > 5.0
+
+
+# --- parameters --------------------------------------------------------------------------------------------------------------
+
+
+def test_defaults_are_the_cores():
+    assert repr(MaxoutKernel().double().to_core()) == repr(mnngp.MaxoutKernel())
+
+
+def test_to_the_core_and_back():
+    core = mnngp.MaxoutKernel(3, 8, 0.7, 0.0, "ntk", "float32")
+    kernel = MaxoutKernel.from_core(core, weight_var_prior=GammaPrior(2.0, 1.0))
+    back = kernel.to_core()
+    assert (back.depth, back.rank, back.kind, back.dtype, back.bias_var) == (3, 8, "ntk", "float32", 0.0)
+    assert back.weight_var == pytest.approx(0.7, rel=1e-6)
+    with pytest.raises(InputError, match="one weight_var for all layers"):
+        MaxoutKernel.from_core(mnngp.MaxoutKernel(1, weight_var=[0.5, 0.7]))
+    with pytest.raises(InputError, match=r"must be a mnngp\.MaxoutKernel, got 3"):
+        MaxoutKernel.from_core(3)
+    with pytest.raises(InputError, match="no batch_shape, no lengthscales"):
+        MaxoutKernel(ard_num_dims=2).to_core()
+
+
+def test_variances_can_be_set():
+    kernel = MaxoutKernel(weight_var=0.5).double()
+    kernel.weight_var = 0.7
+    assert kernel.weight_var.item() == pytest.approx(0.7, rel=1e-15)  # not by way of single precision
+    kernel.initialize(weight_var=0.8, bias_var=0.2)
+    assert kernel.weight_var.item() == pytest.approx(0.8, rel=1e-15)
+    batches = MaxoutKernel(batch_shape=torch.Size([3]), weight_var=torch.tensor([0.5, 0.6, 0.7]))
+    assert batches.weight_var.shape == (3, 1, 1)
+    torch.testing.assert_close(batches.weight_var.flatten(), torch.tensor([0.5, 0.6, 0.7]))
+    constrained = MaxoutKernel(weight_var_constraint=Interval(0.1, 2.0), bias_var_constraint=GreaterThan(1e-3, initial_value=0.4))
+    assert constrained.weight_var.item() == pytest.approx(1.0, rel=1e-6)
+    assert constrained.bias_var.item() == pytest.approx(0.4, rel=1e-6)
+    with pytest.raises(InputError, match=r"weight_var must be finite, positive and as its constraint Interval.* allows, got 3\.0"):
+        constrained.weight_var = 3.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"depth": 0}, "depth must be a positive integer"),
+        ({"rank": 2.5}, "rank must be a positive integer"),
+        ({"kind": "rbf"}, "kind must be one of 'nngp', 'ntk', got 'rbf'"),
+        ({"weight_var": 0.0}, "weight_var must be a finite number above 0 .*, got 0.0"),
+        ({"weight_var": "1"}, "weight_var must be a finite number"),
+        ({"weight_var": torch.tensor(float("nan"))}, "weight_var must be finite"),
+        ({"weight_var": torch.ones(2)}, r"weight_var must be a number or of the batch shape \(\), got shape \(2,\)"),
+        ({"bias_var": -0.1}, "bias_var must be a finite number at least 0"),
+        ({"ard_num_dims": 0}, "ard_num_dims must be a positive integer"),
+        ({"lengthscale_prior": GammaPrior(2.0, 1.0)}, "need ard_num_dims"),
+        ({"weight_var_prior": 1.0}, "weight_var_prior must be a gpytorch.priors.Prior"),
+        ({"bias_var_constraint": (0.0, 1.0)}, "bias_var_constraint must be a gpytorch.constraints.Interval"),
+    ],
+)
+def test_bad_arguments(arguments, text):
+    with pytest.raises(InputError, match=text):
+        MaxoutKernel(**arguments)
+
+
+def test_last_dimension_as_batch_is_refused():
+    x = torch.ones(3, 2)
+    with pytest.raises(InputError, match="give the kernel a batch_shape"):
+        MaxoutKernel().forward(x, x, last_dim_is_batch=True)
+
+
+def test_zero_bias_stays():
+    kernel = MaxoutKernel(2, 2, bias_var=0.0)
+    assert [name for name, part in kernel.named_parameters() if part.requires_grad] == ["raw_weight_var"]
+    kernel(torch.ones(3, 2)).to_dense().sum().backward()
+    assert torch.isfinite(kernel.raw_weight_var.grad).all()
+
+
+def test_priors():
+    kernel = MaxoutKernel(weight_var_prior=GammaPrior(3.0, 6.0), bias_var_prior=GammaPrior(2.0, 8.0), ard_num_dims=2)
+    names = [name for name, *_ in kernel.named_priors()]
+    assert names == ["weight_var_prior", "bias_var_prior"]
+    for _, module, prior, closure, setting in kernel.named_priors():
+        assert prior.log_prob(closure(module)).shape == (1, 1)
+        setting(module, torch.tensor(0.6))
+    assert kernel.weight_var.item() == pytest.approx(0.6, rel=1e-6)
+    assert kernel.bias_var.item() == pytest.approx(0.6, rel=1e-6)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda kernel: pickle.loads(pickle.dumps(kernel))])
+def test_copies(duplicate):
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    kernel = MaxoutKernel(2, 3, 0.6, 0.2, "ntk", ard_num_dims=3, weight_var_prior=GammaPrior(3.0, 6.0))
+    other = duplicate(kernel)
+    assert torch.equal(other(x).to_dense(), kernel(x).to_dense())
+    fresh = MaxoutKernel(2, 3, kind="ntk", ard_num_dims=3, weight_var_prior=GammaPrior(3.0, 6.0))
+    fresh.load_state_dict(kernel.state_dict())
+    assert torch.equal(fresh(x).to_dense(), kernel(x).to_dense())
+
+
+def test_lengthscales_divide_the_inputs():
+    x = torch.from_numpy(inputs()[0][:, :2])
+    kernel = MaxoutKernel(2, 3, ard_num_dims=2).double()
+    plain = MaxoutKernel(2, 3).double()
+    torch.testing.assert_close(kernel(x).to_dense(), plain(x).to_dense(), rtol=1e-6, atol=0.0)  # one, in single precision
+    assert not kernel.is_stationary
+    kernel.lengthscale = torch.tensor([0.5, 2.0], dtype=DOUBLE)
+    scaled = x / torch.tensor([0.5, 2.0], dtype=DOUBLE)
+    torch.testing.assert_close(kernel(x).to_dense(), plain(scaled).to_dense(), rtol=1e-14, atol=0.0)
+    torch.testing.assert_close(kernel(x, diag=True), plain(scaled, diag=True), rtol=1e-14, atol=0.0)
+    kernel(x).to_dense().sum().backward()
+    assert kernel.raw_lengthscale.grad.abs().min() > 0.0
+
+
+def test_batches_and_compositions():
+    X, Y = inputs()
+    x, y = torch.from_numpy(np.stack([X, 2.0 * X])), torch.from_numpy(Y)
+    kernel = MaxoutKernel(2, 3, torch.tensor([0.5, 0.9]), batch_shape=torch.Size([2])).double()
+    kernel.weight_var = torch.tensor([0.5, 0.9], dtype=DOUBLE)
+    found = kernel(x, y).to_dense()
+    assert found.shape == (2, 20, 15)
+    for k, weight_var in enumerate((0.5, 0.9)):
+        core = mnngp.MaxoutKernel(2, 3, weight_var, kernel.bias_var[0].item())
+        np.testing.assert_allclose(found[k].detach(), core(x[k].numpy(), Y), rtol=1e-12)
+        pairs = kernel(x[:, :15], y.expand(2, -1, -1), diag=True)[k]
+        np.testing.assert_allclose(pairs.detach(), np.diag(core(x[k, :15].numpy(), Y)), rtol=1e-12)
+    one, other = MaxoutKernel(2, 3, active_dims=[0, 1]).double(), MaxoutKernel(1, 2, active_dims=[2]).double()
+    parts = [part.to_core() for part in (MaxoutKernel(2, 3).double(), MaxoutKernel(1, 2).double())]
+    left, right = parts[0](X[:, :2], Y[:, :2]), parts[1](X[:, 2:3], Y[:, 2:3])
+    x = torch.from_numpy(X)
+    np.testing.assert_allclose((one + other)(x, y).to_dense().detach(), left + right, rtol=1e-12)
+    np.testing.assert_allclose((one * other)(x, y).to_dense().detach(), left * right, rtol=1e-12)
+    scaled = gpytorch.kernels.ScaleKernel(one).double()
+    scaled.outputscale = 3.0
+    np.testing.assert_allclose(scaled(x, y).to_dense().detach(), 3.0 * left, rtol=1e-6)
+    assert one(x, y)[3:5, :2].to_dense().shape == (2, 2)
+    assert one(x[:0], y).to_dense().shape == (0, 15)
+
+
+# --- packages ----------------------------------------------------------------------------------------------------------------
+
+WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+import numpy as np, mnngp
+mnngp.MaxoutKernel(2, 2)(np.eye(3))
+try:
+    import mnngp.interop.gpytorch
+except mnngp.errors.MissingExtraError as error:
+    print(isinstance(error, ImportError), error)
+"""
+
+
+@pytest.mark.parametrize("module", ["torch", "gpytorch"])
+def test_without_the_extra(module):
+    command = [sys.executable, "-W", "error", "-c", WITHOUT.format(module=module)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == 'True mnngp.interop.gpytorch needs PyTorch and GPyTorch: pip install "mnngp[gpytorch]"'
