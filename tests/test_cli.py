@@ -29,7 +29,7 @@ def test_help_names_every_command():
     assert "demo" in shown
     assert "phase" in shown
     assert run("--version").stdout.startswith("mnngp 0.")
-    for command in ("demo", "phase", "fit", "predict", "data", "sweep", "table", "report"):
+    for command in ("demo", "phase", "fit", "predict", "data", "sweep", "table", "report", "plan"):
         assert command in shown
         assert "--help" in run(command, "--help").stdout
 
@@ -43,6 +43,18 @@ def test_phase():
     assert len(facts["variance"]) == 6
     large = json.loads(run("phase", "--rank", "4", "--weight-var", "1e5", "--depth", "200", "--json").stdout)
     assert large["variance"][-1] is None
+
+
+def test_plan():
+    shown = run("plan", "--n", "1e5", "--features", "784", "--memory", "8GB", "--threads", "8").stdout
+    assert "n = 100,000" in shown
+    assert "Advised: solver='cg'." in shown  # a factor of 40 GB
+    assert "computed anew in every iteration" in shown
+    facts = json.loads(run("plan", "--n", "1e6", "--workers", "64", "--threads", "8", "--memory", "64GB", "--json").stdout)
+    assert {plan["solver"] for plan in facts["plans"]} == {"dask", "dask-cholesky"}
+    assert facts["plans"][0]["seconds"] == pytest.approx(sum(facts["plans"][0]["parts"].values()))
+    assert "is not for one machine" in run("plan", "--n", "10", "--solver", "dask", code=1).stderr
+    assert "memory must be" in run("plan", "--n", "10", "--memory", "x", code=1).stderr
 
 
 def test_phase_draws(tmp_path):

@@ -14,8 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from mnngp import Erf, Maxout, MaxoutGPRegressor, MaxoutKernel, NetworkKernel, ReLU, Tanh
 from mnngp.errors import AccuracyWarning, FactorizationError, InputError, ScaleError
 from mnngp.inference import Posterior, log_evidence_gradient
+from mnngp.inference import factor as factor_module
 from mnngp.inference import packed as packed_module
-from mnngp.inference import posterior as posterior_module
 from mnngp.inference.factor import contraction
 from mnngp.inference.packed import Packed
 from mnngp.kernels.matrix import correlations, distances, packed_correlations
@@ -152,9 +152,9 @@ def test_chunks_do_not_matter(table, monkeypatch):
     X, y, new = table
     posterior = Posterior(MaxoutKernel(3, 4), X, y, 1e-2)
     mean, variance = posterior.mean_and_variance(np.tile(new, (10, 1)))
-    monkeypatch.setattr(posterior_module, "_CHUNK", 1)
-    monkeypatch.setattr(posterior_module, "_STEP", 17)
-    assert posterior._at_a_time() == 17
+    monkeypatch.setattr(factor_module, "_CHUNK", 1)
+    monkeypatch.setattr(factor_module, "_STEP", 17)
+    assert posterior._factor.at_a_time == 17
     again, other = posterior.mean_and_variance(np.tile(new, (10, 1)))
     np.testing.assert_allclose(again, mean, rtol=1e-12)
     np.testing.assert_allclose(other, variance, rtol=1e-10)
@@ -166,8 +166,8 @@ def test_new_points_are_held_one_part_at_a_time(monkeypatch):
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(100, 2000)), rng.normal(size=(1200, 2000))
     posterior = Posterior(MaxoutKernel(1, 2), X, X[:, 0], 0.1)
-    monkeypatch.setattr(posterior_module, "_CHUNK", 1)
-    part = 8 * posterior._at_a_time() * 2000
+    monkeypatch.setattr(factor_module, "_CHUNK", 1)
+    part = 8 * posterior._factor.at_a_time * 2000
     tracemalloc.start()
     try:
         posterior.mean(new)
@@ -212,6 +212,17 @@ def test_points_without_prior_variance():
     np.testing.assert_allclose(ours.mean_and_variance(new)[1], deviation**2, atol=1e-12)
     assert ours.log_marginal_likelihood() == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-12)
     np.testing.assert_allclose(ours.leave_one_out().mean[0], 0.0, atol=1e-12)
+
+
+def test_one_point_without_prior_variance_among_many():
+    """It is not in the sample that the contraction is chosen from, and an intercept would give it a variance."""
+    X = np.random.default_rng(0).normal(size=(1500, 6))
+    X[1] = 0.0
+    kernel, y = MaxoutKernel(3, 4, bias_var=0.0), np.sin(X.sum(axis=1))
+    ours = Posterior(kernel, X, y, 1e-2)
+    assert ours.precision(np.array([1]))[0] == pytest.approx(100.0)
+    expected = kernel(X[:3] + 0.1, X) @ np.linalg.solve(kernel(X) + 1e-2 * np.eye(1500), y)
+    np.testing.assert_allclose(ours.mean(X[:3] + 0.1), expected, atol=1e-9)
 
 
 # --- the evidence's gradient -------------------------------------------------------------------------------------------

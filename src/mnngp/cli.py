@@ -11,6 +11,7 @@ from mnngp.commands import data, models, results
 from mnngp.commands.converge import converge
 from mnngp.commands.demo import demo
 from mnngp.commands.phase import phase
+from mnngp.commands.plan import plan
 from mnngp.commands.sweep import sweep
 from mnngp.errors import MnngpError
 
@@ -46,6 +47,7 @@ app.command()(sweep)
 app.command()(results.table)
 app.command()(results.report)
 app.command()(phase)
+app.command()(plan)
 app.command()(converge)
 
 

@@ -28,6 +28,21 @@ class FactorizationError(MnngpError, ArithmeticError):
     """A covariance matrix is not positive definite, whatever was added to it."""
 
 
+class ConvergenceError(MnngpError, ArithmeticError):
+    """An iteration did not reach its tolerance; the text says how far it came and what to do."""
+
+
+class UnavailableError(MnngpError, AttributeError):
+    """A result that this way of solving does not give; the text says which one does.
+
+    It is an ``AttributeError``, so that ``hasattr(model, "loo_")`` tells.
+    """
+
+
+class ClusterError(MnngpError, RuntimeError):
+    """A cluster has no workers, or loses them faster than the work can be done again."""
+
+
 class ModelFileError(MnngpError, ValueError):
     """A file does not hold a model that this version can read."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,17 @@ from mnngp.kernels.network import MaxoutKernel
 from mnngp.observations import Observations
 from mnngp.scaling import Scaling
 
+if TYPE_CHECKING:
+    from mnngp.inference.posterior import Posterior
+    from mnngp.progress import Stages
+
 Matrix = NDArray[Any]
 _KERNEL_PARAMETERS = ("depth", "rank", "weight_var", "bias_var", "kind")
 _DEFAULTS = {"depth": 3, "rank": 4, "bias_var": 0.1, "kind": "nngp"}  # where there is too little data to choose
 _FEW = 4  # places below which nothing can be chosen
 _LARGEST_TARGET = 1e150
 _CALIBRATED_ON = 2000  # training points at most
+_CALIBRATED_ON_FEW = 256  # where each of them is a system to solve
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +97,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         max_trials: int = 24,
         random_state: Any = None,
         progress: bool | None = None,
+        solver: Any = "auto",
     ) -> None:
         self.depth = depth
         self.rank = rank
@@ -105,6 +111,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         self.max_trials = max_trials
         self.random_state = random_state
         self.progress = progress
+        self.solver = solver
 
     # --- parameters -------------------------------------------------------------------------------------------------
 
@@ -126,6 +133,9 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             _seed(self.random_state)
         if self.progress not in (None, True, False):
             raise InputError(f"progress must be True, False or None, got {self.progress!r}")
+        from mnngp.inference import solvers
+
+        solvers.check(self.solver)
         if self.normalize not in scaling.WAYS:
             raise InputError(f"normalize must be 'standard' (columns), 'sphere' (rows) or None, got {self.normalize!r}")
         return given
@@ -137,8 +147,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
 
         They are taken as they are if ``signal_var`` is given or is all that has to be chosen; or else centred and scaled.
         """
-        from mnngp.inference import choice
-        from mnngp.inference.posterior import Posterior
+        from mnngp.inference import choice, solvers
         from mnngp.progress import bar
 
         fixed = self._fixed()
@@ -161,6 +170,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         noise_var = None if self.noise_var is None else self.noise_var / self._unit[0] ** 2
         searching = not complete and len(data) >= _FEW
         seed = _seed(self.random_state)
+        solver = solvers.solver_of(self.solver, len(data), self.dtype)
         with bar(type(self).__name__, show=self.progress, long=len(data) > 2000) as stage:
             ratio = noise_var / signal_var if noise_var is not None and signal_var is not None else None
             if searching:
@@ -184,9 +194,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             signal = signal_var if signal_var is not None else 1.0
             noise = noise_var if noise_var is not None else best.noise_ratio * signal
             share = 0.5 if searching else 1.0
-            self._posterior = Posterior(
-                self.kernel_, data.X, data.y, noise / data.weight, signal, progress=stage("conditioning", share)
-            )
+            self._posterior = self._conditioned(data, noise, signal, solver, stage, share)
         if noise_var is None and signal_var is None:
             scale = self._posterior.quadratic() / data.y.size
             self._posterior.rescale(scale if scale > 0.0 else 1.0)
@@ -194,6 +202,22 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         # The posterior has the points in its own form: the features are not kept a second time.
         self._data, self._noise, self._n_rows = replace(data, X=data.X[:0]), noise, len(X)
         self._describe([trial.as_dict() for trial in trials])
+
+    def _conditioned(self, data: Observations, noise: float, signal: float, solver: Any, stage: Stages, share: float) -> Posterior:
+        """The posterior, by the solver; what it will take and what it did are shown with the progress."""
+        from mnngp import plan
+        from mnngp.inference import solvers
+        from mnngp.inference.posterior import Posterior
+
+        n, d = data.X.shape
+        word = solvers.word(self.solver, n, self.dtype)
+        stage.say(plan.here(word, n, d, self.kernel_.depth, data.y.shape[1], np.dtype(self.dtype)))
+        posterior = Posterior(
+            self.kernel_, data.X, data.y, noise / data.weight, signal, solver=solver, progress=stage("conditioning", share)
+        )
+        if solver is not None:
+            stage.say(str(posterior.report))
+        return posterior
 
     def _describe(self, trials: list[dict[str, Any]]) -> None:
         """Set the fitted attributes that others look at."""
@@ -223,7 +247,8 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         from mnngp.inference.posterior import leave_out
 
         places, where = np.unique(self._data.place[rows], return_inverse=True)
-        precision = self._posterior.precision(places if len(places) < len(self._data) else None)[where]
+        every = len(places) == len(self._data) and (self._posterior.factored or len(places) > _CALIBRATED_ON_FEW)
+        precision = self._posterior.precision(None if every else places)[where]
         place = self._data.place[rows]
         noise, share = self._posterior.noise_var[place], amount / self._data.weight[place]
         own, others, variance = leave_out(precision, noise, share)
@@ -289,6 +314,11 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         For the subset that kernels are compared on, where there are many points.
     progress : bool, optional
         Whether to show a progress bar; by default if it takes long and standard error is a terminal.
+    solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
+        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the client that is active). "auto"
+        factors up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and
+        variances, but neither ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
+        ``ClusterConjugateGradients(scheduler=...)`` has more settings.
 
     Attributes
     ----------
@@ -301,7 +331,7 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         Of each row by all others, so that copies of a row vouch for each other (they do not when kernels are chosen).
     log_marginal_likelihood_ : float
     report_ : mnngp.inference.Report
-        What the factorisation did.
+        What the factorisation did; ``mnngp.inference.IterationReport`` of conjugate gradients.
     n_features_in_, feature_names_in_
 
     Examples
@@ -433,6 +463,11 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         For the subset that kernels are compared on, where there are many points.
     progress : bool, optional
         Whether to show a progress bar; by default if it takes long and standard error is a terminal.
+    solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
+        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the client that is active). "auto"
+        factors up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and
+        variances, but neither ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
+        ``ClusterConjugateGradients(scheduler=...)`` has more settings.
 
     Attributes
     ----------
@@ -447,7 +482,7 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     log_marginal_likelihood_ : float
         Of the regression, summed over the classes.
     report_ : mnngp.inference.Report
-        What the factorisation did.
+        What the factorisation did; ``mnngp.inference.IterationReport`` of conjugate gradients.
     n_features_in_, feature_names_in_
 
     Examples
@@ -535,9 +570,9 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     def _calibrate(self) -> Calibration:
         """From leave-one-out predictions of some rows; what is left out with each is what it is when a kernel is chosen."""
         data, k = self._data, len(self.classes_)
-        rows = np.arange(len(data.row))
-        if len(rows) > _CALIBRATED_ON:
-            rows = np.sort(np.random.default_rng(_seed(self.random_state)).choice(rows, _CALIBRATED_ON, replace=False))
+        rows, most = np.arange(len(data.row)), _CALIBRATED_ON if self._posterior.factored else _CALIBRATED_ON_FEW
+        if len(rows) > most:
+            rows = np.sort(np.random.default_rng(_seed(self.random_state)).choice(rows, most, replace=False))
         mean, variance, _ = self._left_out(rows, data.part[data.place[rows]])
         return Calibration.fit(self._means(mean), variance, data.row_y[rows].argmax(axis=1), data.row_weight[rows], k)
 

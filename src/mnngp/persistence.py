@@ -3,7 +3,8 @@
 There is no pickle in it, so a file from a stranger cannot run code: the JSON is data, arrays of objects are refused, and what is
 read is checked (format, version, sizes, digests, shapes) before a model is made of it. Nothing in it is compressed, so that reading
 takes no more memory than the file is long. Predictions after a round trip are the same to the last bit: the factor and the weights
-are stored, not recomputed.
+are stored, not recomputed. A model without a factor, solved by iteration or on a cluster, is stored without one: predictions need
+the weights alone, and variances are solved for by conjugate gradients where it is read.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from mnngp import __version__
 from mnngp.calibration import Calibration, Late
 from mnngp.errors import InputError, ModelFileError
 from mnngp.files import replacing
-from mnngp.inference.factor import Factor, Report
+from mnngp.inference import solvers
+from mnngp.inference.factor import Factor, Inverse, Report
+from mnngp.inference.large import ConjugateGradients, Iteration, IterationReport, System
 from mnngp.inference.packed import Packed
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels import layout
@@ -149,7 +152,7 @@ def _read_array(name: str, file: _Digest, size: int) -> Array:
 
 def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     posterior, data = model._posterior, model._data
-    factor: Factor = posterior._factor
+    factor: Inverse = posterior._factor
     header: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -161,6 +164,7 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "signal_var": posterior.signal_var,
         "contraction": factor.contraction,
         "report": asdict(factor.report),
+        "factored": isinstance(factor, Factor),
         "intercept_precision": None if np.isinf(posterior._c) else posterior._c,
         "noise": model._noise,
         "rows": model._n_rows,
@@ -182,13 +186,14 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "row": data.row,
         "row_y": data.row_y,
         "row_weight": data.row_weight,
-        "factor": factor.packed.memory,
         "noise_var": factor.noise_var,
         "deviation": posterior._deviation,
         "alpha": posterior._alpha,
         "beta": posterior._beta,
         "t": posterior._t,
     }
+    if isinstance(factor, Factor):
+        arrays["factor"] = factor.packed.memory
     if posterior._precision is not None:
         arrays["precision"] = posterior._precision
     if hasattr(model, "classes_"):
@@ -214,13 +219,15 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
     shapes = {
         "square_lengths": (n,), "weight": (n,), "part": (n,), "noise_var": (n,), "deviation": (n,), "t": (n,),
         "y": (n, k), "within": (n, k), "alpha": (n, k), "beta": (k,), "offset": (k,), "unit": (k,),
-        "place": (rows,), "row_y": (rows, k), "row_weight": (rows,), "factor": layout.packed_shape(n),
+        "place": (rows,), "row_y": (rows, k), "row_weight": (rows,),
     }  # fmt: skip
+    if header.get("factored", True):
+        shapes["factor"] = layout.packed_shape(n)
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             raise ModelFileError(f"{name} must have the shape {shape}, got {arrays[name].shape}")
     for name in ("factor", "directions"):
-        if arrays[name].dtype != dtype:
+        if name in arrays and arrays[name].dtype != dtype:
             raise ModelFileError(f"{name} must be of {dtype}, got {arrays[name].dtype}")
     if rows and not (arrays["place"].min() >= 0 and arrays["place"].max() < n and arrays["row"].max() < header["rows"]):
         raise ModelFileError("rows refer to places that are not there")
@@ -230,13 +237,12 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
     parts = ("y", "weight", "within", "part", "place", "row", "row_y", "row_weight")
     model._data = Observations(np.empty((0, width)), *(arrays[name] for name in parts))
     model._noise, model._n_rows = header["noise"], header["rows"]
-    factor = Factor(Packed(n, dtype, arrays["factor"]), header["contraction"], arrays["noise_var"], Report(**header["report"]))
     model._posterior = Posterior.restored(
         model.kernel_,
         Points(arrays["directions"], arrays["square_lengths"]),
         arrays["y"],
         header["signal_var"],
-        factor,
+        _inverse(header, arrays, model.kernel_),
         deviation=arrays["deviation"],
         alpha=arrays["alpha"],
         beta=arrays["beta"],
@@ -257,6 +263,22 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
     return model
 
 
+def _inverse(header: dict[str, Any], arrays: dict[str, Array], kernel: MaxoutKernel) -> Inverse:
+    """The factor, or what solves without one."""
+    kappa, noise = header["contraction"], arrays["noise_var"]
+    if header.get("factored", True):
+        packed = Packed(len(noise), arrays["factor"].dtype, arrays["factor"])
+        return Factor(kappa, noise, packed, Report(**header["report"]))
+    points = Points(arrays["directions"], arrays["square_lengths"])
+    system = System(
+        ConjugateGradients(), kernel._network(), points, kappa, noise / (kappa * arrays["deviation"] ** 2), progress=None
+    )
+    told: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in header["report"].items()}
+    # A factor on a cluster has another report.
+    system.first = IterationReport(**told) if "iterations" in told else IterationReport.of_factor(kappa)
+    return Iteration(kappa, noise, system)
+
+
 def _plain(name: str, value: Any) -> Any:
     """A value as JSON has it."""
     if isinstance(value, np.ndarray | list | tuple):
@@ -267,6 +289,8 @@ def _plain(name: str, value: Any) -> Any:
         return value
     if name == "dtype":
         return str(np.dtype(value))
+    if name == "solver":
+        return solvers.word(value, 0, np.float64)  # its settings were for the fit
     if name == "random_state":
         return None  # a generator has no open form; it has done its work
     raise InputError(f"{name} cannot be saved, got {value!r}")

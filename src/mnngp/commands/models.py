@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mnngp.errors import InputError, ModelFileError
+from mnngp.errors import InputError, ModelFileError, UnavailableError
 from mnngp.files import replacing, writable
 
 
@@ -28,6 +29,9 @@ def fit(
     drop: Annotated[list[str] | None, typer.Option(help="A column not to use (may be repeated).", show_default=False)] = None,
     max_trials: Annotated[int, typer.Option(min=1, help="Kernels to try at most.")] = 24,
     seed: Annotated[int, typer.Option(min=0, help="For the subset that kernels are compared on.")] = 0,
+    solver: Annotated[
+        str, typer.Option(help="auto, cholesky, cg, or dask: the cluster whose address is in DASK_SCHEDULER_ADDRESS.")
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fit a model to a table: kernel, noise and all are chosen from the data."""
@@ -39,15 +43,15 @@ def fit(
     encoder = data.Encoder.of(frame, target, task, drop or ())
     X, y = encoder.labelled(frame)
     model: Any = (MaxoutGPClassifier if encoder.task == "classification" else MaxoutGPRegressor)(
-        max_trials=max_trials, random_state=seed
+        max_trials=max_trials, random_state=seed, solver=solver
     )
     model.fit(X, y)
     persistence.save(model, output, table=encoder.as_dict())
-    left_out = (
-        {"accuracy": model.loo_.accuracy, "log_loss": model.loo_.log_loss}
-        if encoder.task == "classification"
-        else {"rmse": model.loo_.rmse, "r2": model.loo_.r2}
-    )
+    left_out = {}
+    with contextlib.suppress(UnavailableError):  # there is no factor
+        loo = model.loo_
+        names = ("accuracy", "log_loss") if encoder.task == "classification" else ("rmse", "r2")
+        left_out = {name: getattr(loo, name) for name in names}
     if as_json:
         kernel = {name: getattr(model.kernel_, name) for name in ("depth", "rank", "weight_var", "bias_var", "kind")}
         facts = {"task": encoder.task, "rows": len(X), "features": X.shape[1], "notes": list(encoder.notes)}
@@ -60,7 +64,8 @@ def fit(
     tried = len(model.trials_)
     how = f"the best of {tried} by leave-one-out {criterion}" if tried > 1 else "too few rows to choose from"
     typer.echo(f"kernel: {model.kernel_!r} ({how})")
-    typer.echo("leave-one-out: " + ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in left_out.items()))
+    shown = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in left_out.items())
+    typer.echo(f"leave-one-out: {shown}" if shown else f"no leave-one-out: {model.report_}")
     typer.echo(f"model: {output}")
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from mnngp.activations.series import Vector
+from mnngp.errors import UnavailableError
+from mnngp.inference.factor import Factor
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels import layout
 from mnngp.kernels.gradient import correlations_gradient
@@ -36,6 +38,8 @@ def log_evidence_gradient(posterior: Posterior) -> Vector:
     array([ 8.84,  2.38, -3.52,  4.03])
     """
     p = posterior
+    if not isinstance(p._factor, Factor):
+        raise UnavailableError("the evidence's gradient needs a factor on this machine: use the Posterior without a solver")
     kappa, sigma = p._factor.contraction, p._deviation
     targets = p._y.shape[1]
     directions = p.kernel._directions(p._network.depth + 1)

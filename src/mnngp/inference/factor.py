@@ -12,6 +12,7 @@ variance; the posterior adds it in closed form. No assumption on the lengths of 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from mnngp.activations.series import Vector
 from mnngp.errors import FactorizationError, warn_of_accuracy
 from mnngp.inference.packed import Packed, Progress
+from mnngp.kernels import layout
 from mnngp.kernels.matrix import distances, packed_correlations
 from mnngp.kernels.points import Points
 from mnngp.kernels.structure import Network
@@ -28,6 +30,8 @@ from mnngp.kernels.structure import Network
 Matrix = NDArray[Any]
 _SAMPLE = 512  # points that the contraction is chosen from
 _ATTEMPTS = 12
+_CHUNK = 1 << 22  # entries of the kernel between new and training points that are held at a time; more if the factor is large
+_STEP = 2 * layout.TASK  # new points: whole tasks, and more than one, so that threads are busy
 PAPER_NOISE = 1e-10
 
 
@@ -55,13 +59,102 @@ class Report:
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
+class Inverse(ABC):
+    """What a posterior asks of ``A⁻¹``, however it is had: from a factor here, or by iteration (``inference.large``).
+
+    Attributes
+    ----------
+    contraction : float
+        κ.
+    noise_var : array (n,)
+        The noise of each target, with what had to be added.
+    factored : bool
+        Whether there is a factor: a further solve costs n² operations then, and some hundred products with A if not.
+    """
+
+    contraction: float
+    noise_var: Vector
+
+    factored = True
+
+    @property
+    @abstractmethod
+    def report(self) -> Any:
+        """What was done; it has ``added`` and ``contraction`` at least."""
+
+    @property
+    @abstractmethod
+    def at_a_time(self) -> int:
+        """New points that predictions are made for together."""
+
+    @abstractmethod
+    def solve(self, b: Matrix) -> Matrix:
+        """``A⁻¹ b``, for (n, k), in float64."""
+
+    @abstractmethod
+    def explained(self, kernel: Matrix) -> Vector:
+        """``A_xᵀ A⁻¹ A_x`` of each new point: the diagonal of ``jointly_explained``. ``kernel`` may be overwritten."""
+
+    @abstractmethod
+    def jointly_explained(self, kernel: Matrix) -> Matrix:
+        """``A_xᵀ A⁻¹ A_y`` for all pairs of new points; ``kernel`` (m, n) are their rows of A. It may be overwritten."""
+
+    @abstractmethod
+    def diagonal(self, chosen: NDArray[np.int64] | None = None) -> Vector:
+        """The diagonal of ``A⁻¹``, or some elements of it."""
+
+    @abstractmethod
+    def log_determinant(self) -> float:
+        """Of A."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factor(Inverse):
     """The factored ``A``, with what is needed to put the covariance together again."""
 
     packed: Packed
-    contraction: float
-    noise_var: Vector  # with what was added
-    report: Report
+    done: Report
+
+    @property
+    def report(self) -> Report:
+        return self.done
+
+    @property
+    def at_a_time(self) -> int:
+        """Their kernel takes 1/32 of the factor's memory, or what ``_CHUNK`` says if that is more."""
+        n = self.packed.n
+        return max(1, max(_CHUNK // n, n // 64) // _STEP) * _STEP
+
+    def solve(self, b: Matrix) -> Matrix:
+        return self.packed.solve(b).astype(np.float64)
+
+    def explained(self, kernel: Matrix) -> Vector:
+        self.packed.forward(kernel.T)
+        return np.asarray(np.einsum("ij,ij->i", kernel, kernel, dtype=np.float64))
+
+    def jointly_explained(self, kernel: Matrix) -> Matrix:
+        self.packed.forward(kernel.T)
+        return (kernel @ kernel.T).astype(np.float64)
+
+    def diagonal(self, chosen: NDArray[np.int64] | None = None) -> Vector:
+        if chosen is None:
+            return self.packed.inverse().diagonal().astype(np.float64)
+        result, rows = np.empty(len(chosen)), self.at_a_time
+        for start in range(0, len(chosen), rows):  # |L⁻¹ e_i|², a block of unit vectors at a time
+            part = chosen[start : start + rows]
+            units = np.zeros((len(part), self.packed.n), dtype=self.packed.memory.dtype)
+            units[np.arange(len(part)), part] = 1.0
+            result[start : start + rows] = self.explained(units)
+        return result
+
+    def log_determinant(self) -> float:
+        return self.packed.log_determinant()
+
+
+def alive(network: Network, x: Points) -> NDArray[np.bool_]:
+    """Points whose function value has a variance: without biases that at the origin has none."""
+    biases = any(layer.bias_var > 0.0 for layer in network.layers)
+    return np.full(len(x), True) if biases else np.asarray(x.square_lengths > 0.0)
 
 
 def contraction(network: Network, x: Points) -> float:
@@ -70,7 +163,7 @@ def contraction(network: Network, x: Points) -> float:
     The smallest κ for which ``1 - 2u/κ`` is positive definite would do. It depends on how the points lie, not on their distances
     alone; so growing multiples of the largest distance are tried on the sample.
     """
-    if network.tangent or len(x) < 2:
+    if network.tangent or len(x) < 2 or not alive(network, x).all():  # no intercept where the function is zero for sure
         return 1.0
     chosen = np.unique(np.linspace(0, len(x) - 1, _SAMPLE).astype(np.int64))
     u = distances(network, x.subset(chosen)).astype(np.float64)
@@ -137,7 +230,7 @@ def factorize(
             f"variance ({added / unit:.0e} of the kernel's scale, {attempt} attempts). A larger noise_var avoids it"
             + (", dtype='float64' may, too" if network.dtype == np.float32 else "")
         )
-    return Factor(packed, kappa, noise_var + added, Report(added, attempt, kappa, condition))
+    return Factor(kappa, noise_var + added, packed, Report(added, attempt, kappa, condition))
 
 
 def _part(progress: Progress | None, share: float) -> Progress | None:

@@ -13,7 +13,7 @@ which for κ = 1 (c infinite) are the usual ones. Nothing in them is a small dif
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,16 +23,15 @@ from numpy.typing import NDArray
 from mnngp import checks
 from mnngp.activations.series import Vector
 from mnngp.errors import InputError, MnngpError
-from mnngp.inference.factor import Factor, Report, factorize
+from mnngp.inference.factor import Inverse, factorize
 from mnngp.inference.packed import Progress
-from mnngp.kernels import layout
 from mnngp.kernels.matrix import correlations, standard_deviations
 from mnngp.kernels.network import DeepKernel
 from mnngp.kernels.points import Points
+from mnngp.kernels.structure import Network
 
 Matrix = NDArray[Any]
-_CHUNK = 1 << 22  # entries of the kernel between new and training points that are held at a time; more if the factor is large
-_STEP = 2 * layout.TASK  # new points: whole tasks, and more than one, so that threads are busy
+Solver = Callable[[Network, Points, Vector, Vector, Progress | None], Inverse]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +69,8 @@ class Posterior:
         What the kernel is multiplied by.
     policy : "relative" or "paper"
         What to do if the covariance is not positive definite in floating point: see ``mnngp.inference.factor``.
+    solver : ConjugateGradients or another of ``mnngp.inference``, optional
+        For more points than a Cholesky factorisation is for. By default there is one.
     progress : callable, optional
         Is told each finished share of the work; the shares add up to one.
 
@@ -95,16 +96,19 @@ class Posterior:
         signal_var: float = 1.0,
         *,
         policy: str = "relative",
+        solver: Solver | None = None,
         progress: Progress | None = None,
     ) -> None:
         if not isinstance(kernel, DeepKernel):
             raise InputError(f"kernel must be a MaxoutKernel or a NetworkKernel, got {kernel!r}")
         checks.one_of("policy", policy, ("relative", "paper"))
         checks.real("signal_var", signal_var, low=0.0, strict=True)
+        if solver is not None and not callable(solver):
+            raise InputError(f"solver must be None or one of mnngp.inference, such as ConjugateGradients(), got {solver!r}")
         network, rows = kernel._network(), checks.points("X", X)
         y, self._flat = as_targets(y, len(rows))
         noise = _noise(noise_var, len(rows))
-        self._condition(kernel, Points.of("X", rows, network.dtype), y, noise, signal_var, policy, progress)
+        self._condition(kernel, Points.of("X", rows, network.dtype), y, noise, signal_var, policy, solver, progress)
 
     @classmethod
     def on(
@@ -113,7 +117,7 @@ class Posterior:
         """As the class itself, for points that are prepared already."""
         self = cls.__new__(cls)
         self._flat = False
-        self._condition(kernel, points, y, noise_var, 1.0, policy, progress)
+        self._condition(kernel, points, y, noise_var, 1.0, policy, None, progress)
         return self
 
     def _condition(
@@ -124,12 +128,17 @@ class Posterior:
         noise_var: Vector,
         signal_var: float,
         policy: str,
+        solver: Solver | None,
         progress: Progress | None,
     ) -> None:
         self.kernel, self.signal_var, self._network = kernel, float(signal_var), kernel._network()
         self._points, self._y = points, y
         deviation = math.sqrt(self.signal_var) * standard_deviations(self._network, points)
-        self._factor: Factor = factorize(self._network, points, deviation, noise_var, policy=policy, progress=progress)
+        self._factor: Inverse = (
+            factorize(self._network, points, deviation, noise_var, policy=policy, progress=progress)
+            if solver is None
+            else solver(self._network, points, deviation, noise_var, progress)
+        )
         self._deviation = np.where(deviation > 0.0, deviation, 1.0)
         self._precision: Vector | None = None
         self._weigh()
@@ -141,7 +150,7 @@ class Posterior:
         points: Points,
         y: Matrix,
         signal_var: float,
-        factor: Factor,
+        factor: Inverse,
         *,
         deviation: Vector,
         alpha: Matrix,
@@ -160,9 +169,9 @@ class Posterior:
 
     def _weigh(self) -> None:
         """α, β, t and c of the module's text."""
-        packed, kappa = self._factor.packed, self._factor.contraction
+        kappa = self._factor.contraction
         z = self._y / self._deviation[:, None]
-        solved = packed.solve(np.column_stack([z, np.ones(len(z))])).astype(np.float64)
+        solved = self._factor.solve(np.column_stack([z, np.ones(len(z))]))
         a, self._t = solved[:, :-1], solved[:, -1].copy()  # not a view that keeps all of it
         if kappa < 1.0:
             self._c = float(self._t.sum()) + kappa / (1.0 - kappa)
@@ -176,9 +185,14 @@ class Posterior:
     # --- what was done ----------------------------------------------------------------------------------------------
 
     @property
-    def report(self) -> Report:
-        """What the factorisation did: noise added, attempts, contraction, condition."""
+    def report(self) -> Any:
+        """What the factorisation did: noise added, attempts, contraction, condition. Of another solver, what that did."""
         return self._factor.report
+
+    @property
+    def factored(self) -> bool:
+        """Whether there is a factor, so that variances and leave-one-out cost little."""
+        return self._factor.factored
 
     @property
     def noise_var(self) -> Vector:
@@ -203,8 +217,7 @@ class Posterior:
         for part, sigma, kernel in self._chunks(rows):
             mean[part] = self._mean(kernel, sigma)
             rest = 1.0 - kernel @ self._t
-            self._factor.packed.forward(kernel.T)
-            share = 1.0 - np.einsum("ij,ij->i", kernel, kernel, dtype=np.float64) + rest**2 / self._c
+            share = 1.0 - self._factor.explained(kernel) + rest**2 / self._c
             variance[part] = self._factor.contraction * sigma**2 * np.maximum(share, 0.0)
             del kernel
         return self._shaped(mean), variance
@@ -215,9 +228,8 @@ class Posterior:
         sigma, kernel = self._sigma(x), self._cross(x)
         mean = self._mean(kernel, sigma)
         rest = 1.0 - kernel @ self._t
-        self._factor.packed.forward(kernel.T)
         share = correlations(self._network, x, contraction=self._factor.contraction).astype(np.float64)
-        share -= (kernel @ kernel.T).astype(np.float64)
+        share -= self._factor.jointly_explained(kernel)
         share += np.outer(rest, rest) / self._c
         share *= self._factor.contraction * np.outer(sigma, sigma)
         return self._shaped(mean), share
@@ -239,7 +251,7 @@ class Posterior:
 
     def _chunks(self, rows: Matrix) -> Iterator[tuple[slice, Vector, Matrix]]:
         """New points in parts: where they stand, their σ, and their correlations with the training points."""
-        size = self._at_a_time()
+        size = self._factor.at_a_time
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
             yield part, *self._seen(rows[part])
@@ -248,11 +260,6 @@ class Posterior:
         """σ and correlations; a function of its own, so that the points are gone when the next ones are made."""
         x = Points.of("X", rows, self._network.dtype)
         return self._sigma(x), self._cross(x)
-
-    def _at_a_time(self) -> int:
-        """New points in one part. Their kernel takes 1/32 of the factor's memory, or what ``_CHUNK`` says if that is more."""
-        n = len(self._points)
-        return max(1, max(_CHUNK // n, n // 64) // _STEP) * _STEP
 
     def _mean(self, kernel: Matrix, sigma: Vector) -> Matrix:
         weights = self._alpha.astype(kernel.dtype, copy=False)
@@ -272,7 +279,7 @@ class Posterior:
         """The log evidence, summed over the targets (as scikit-learn does)."""
         n, targets = self._y.shape
         kappa = self._factor.contraction
-        log_determinant = self._factor.packed.log_determinant() + n * math.log(kappa) + 2.0 * float(np.log(self._deviation).sum())
+        log_determinant = self._factor.log_determinant() + n * math.log(kappa) + 2.0 * float(np.log(self._deviation).sum())
         if kappa < 1.0:
             log_determinant += math.log1p((1.0 - kappa) / kappa * float(self._t.sum()))
         return float(-0.5 * (self.quadratic() + targets * (log_determinant + n * math.log(2.0 * math.pi))))
@@ -292,20 +299,12 @@ class Posterior:
         """The diagonal of ``C⁻¹``, all of it (kept once computed; takes n²/2 numbers for the inverse) or some elements."""
         if chosen is None:
             if self._precision is None:
-                inverse = self._factor.packed.inverse().diagonal().astype(np.float64) - self._t**2 / self._c
+                inverse = self._factor.diagonal() - self._t**2 / self._c
                 self._precision = inverse / (self._factor.contraction * self._deviation**2)
             return self._precision
         if self._precision is not None:
             return self._precision[chosen]
-        result = np.empty(len(chosen))
-        rows = self._at_a_time()
-        for start in range(0, len(chosen), rows):  # |L⁻¹ e_i|², a block of unit vectors at a time
-            part = chosen[start : start + rows]
-            units = np.zeros((len(part), len(self._points)), dtype=self._network.dtype)
-            units[np.arange(len(part)), part] = 1.0
-            self._factor.packed.forward(units.T)
-            result[start : start + rows] = np.einsum("ij,ij->i", units, units, dtype=np.float64)
-        result -= self._t[chosen] ** 2 / self._c
+        result = self._factor.diagonal(chosen) - self._t[chosen] ** 2 / self._c
         return np.asarray(result / (self._factor.contraction * self._deviation[chosen] ** 2))
 
     def rescale(self, factor: float) -> None:
