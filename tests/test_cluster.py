@@ -258,6 +258,6 @@ def test_without_dask_it_says_so(config, tmp_path):
 
     refused = command("sweep", config, "--workers", 2)
     assert refused.returncode == 1
-    assert refused.stderr == 'error: clusters need Dask: pip install "mnngp[dask]"\n'
+    assert refused.stderr == 'error: a cluster needs Dask: pip install "mnngp[dask]"\n'
     assert not (tmp_path / "run.sqlite").exists()
     assert command("phase").returncode == 0

@@ -17,6 +17,7 @@ ORDER = [
     "errors",
     "checks",
     "files",
+    "connection",
     "memory",
     "activations.series",
     "activations.profile",

@@ -99,7 +99,7 @@ def _run_on_cluster(protocol: Protocol, store: Store, images: Images, where: dic
     from mnngp.experiments import cluster
 
     # What happens to workers is the cluster's business, and in its own logs; here it would tear the display apart.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    logging.disable(logging.CRITICAL)
     with cluster.connected(**where) as client, Display(title) as display:
         cluster.run(protocol, store, images, client, display)
 

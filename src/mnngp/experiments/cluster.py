@@ -18,14 +18,13 @@ can run code there. A cluster that is started here listens on the loopback inter
 
 from __future__ import annotations
 
-import os
 import queue
-import socket
 import threading
 import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -33,66 +32,31 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from mnngp import __version__
+from mnngp.connection import client_at, distributed, local
 from mnngp.data import Images
-from mnngp.errors import AccuracyWarning, MissingExtraError, MnngpError
+from mnngp.errors import AccuracyWarning, ClusterError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.experiments.runner import SMALL, Sweep, Unit, Watcher
 from mnngp.experiments.store import Store
 
-try:
-    import distributed
-except ImportError as error:
-    raise MissingExtraError('clusters need Dask: pip install "mnngp[dask]"') from error
-
 _KEPT = 2  # splits whose angles a worker keeps
-_PATIENCE = 10.0  # seconds to wait for a scheduler
 _LOOK = 1.0  # seconds between two looks at which workers there are
 
 Computed = list[tuple[Group, int, Outcome, float]]
 
 
-class ClusterError(MnngpError, ConnectionError):
-    """The cluster cannot be reached, or is gone; the text says what to do."""
-
-
 @contextmanager
 def connected(*, workers: int | None = None, scheduler: str | None = None) -> Iterator[Any]:
-    """A Dask client: of a cluster of processes on this machine, or of a running one, by its address.
-
-    The local one listens on the loopback interface alone, has no dashboard, and ends with the context. Its processes divide the
-    cores among them.
-    """
+    """A Dask client: of a cluster of processes on this machine, which ends with the context, or of one that runs."""
     if scheduler is not None:
-        try:
-            _knock(scheduler)
-            client = distributed.Client(scheduler, timeout=_PATIENCE, set_as_default=False)
-        except (OSError, ValueError, TypeError) as error:
-            raise ClusterError(f"there is no Dask scheduler at {scheduler}: {error}") from error
-        with client:
+        with client_at(scheduler) as client:
             yield client
-        return
-    count = workers or 1
-    share = str(max(1, (os.cpu_count() or 1) // count))
-    # A worker's libraries look at these when they are loaded.
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    environment = {name: os.environ.get(name, share) for name in names}
-    with (
-        distributed.LocalCluster(
-            n_workers=count, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, memory_limit=0, env=environment
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
-
-
-def _knock(address: str) -> None:
-    """Whether anybody listens there. (A client that finds nobody keeps trying when the program is at its end.)"""
-    if address.partition("://")[0] in ("tcp", "tls") or "://" not in address:
-        host, port = distributed.comm.parse_host_port(distributed.comm.parse_address(address)[1])
-        if not port:
-            raise ValueError("an address is like tcp://10.0.0.1:8786")
-        socket.create_connection((host, port), timeout=_PATIENCE).close()
+    else:
+        # Without limits of memory: what a worker keeps is bounded, and more of it is no reason to end a cell.
+        client, cluster = local(workers or 1, memory_limit=0)
+        with cluster, client:
+            yield client
 
 
 def run(protocol: Protocol, store: Store, images: Images, client: Any, watcher: Watcher | None = None) -> None:
@@ -217,7 +181,7 @@ class _Distributed(Sweep):
         """Ask the cluster; if it does not answer, it is gone."""
         try:
             return function(*arguments)
-        except (OSError, TimeoutError, distributed.CancelledError) as error:
+        except (OSError, TimeoutError, CancelledError) as error:
             raise self._gone() from error
 
     def _gone(self) -> ClusterError:
@@ -227,7 +191,7 @@ class _Distributed(Sweep):
 # --- on the workers -----------------------------------------------------------------------------------------------------
 
 
-class _Cells(distributed.WorkerPlugin):  # type: ignore[misc]
+class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
     """A protocol and its images, on a worker."""
 
     name = "mnngp-cells"
@@ -263,7 +227,7 @@ class _Cells(distributed.WorkerPlugin):  # type: ignore[misc]
 
 
 def _compute(name: str, unit: Unit) -> Computed:
-    plugin: _Cells = distributed.get_worker().plugins[name]
+    plugin: _Cells = distributed().get_worker().plugins[name]
     return plugin.compute(unit)
 
 

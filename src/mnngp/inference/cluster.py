@@ -10,7 +10,6 @@ sent again from here, and the product of that iteration is repeated.
 
 from __future__ import annotations
 
-import logging
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -22,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnngp import memory
-from mnngp.errors import ClusterError, InputError, MissingExtraError
+from mnngp.connection import client_at, distributed, local
+from mnngp.errors import ClusterError, InputError
 from mnngp.inference.large import ConjugateGradients, Storage
 from mnngp.inference.packed import Progress
 from mnngp.inference.tiles import TILE, Patch, Shape, part
@@ -33,18 +33,8 @@ Matrix = NDArray[Any]
 _Value = TypeVar("_Value")
 _ATTEMPTS = 6  # products that fail one after the other
 _PATIENCE = 60.0  # seconds without any worker
-_CONNECT = "20s"
 _TASKS = 4  # patches for each thread: workers of unequal speed even out
 KEPT_SHARE = 0.4  # of a worker's memory, for tiles: Dask begins to write to disk at 0.6
-
-
-def distributed() -> Any:
-    """Dask's distributed scheduler, or how to get it."""
-    try:
-        import distributed as module
-    except ImportError as error:
-        raise MissingExtraError('a cluster needs Dask: pip install "mnngp[dask]"') from error
-    return module
 
 
 class Session:
@@ -63,10 +53,7 @@ class Session:
         if isinstance(scheduler, dask.Client):
             self.client = scheduler
         elif isinstance(scheduler, str):
-            try:
-                self.client = dask.Client(scheduler, set_as_default=False, timeout=_CONNECT)
-            except (OSError, ValueError) as error:
-                raise ClusterError(f"there is no Dask scheduler at {scheduler}: {error}") from error
+            self.client = client_at(scheduler)
             mine = [self.client]
         elif scheduler is not None:
             raise InputError(f"scheduler must be an address, a distributed.Client or None, got {scheduler!r}")
@@ -74,12 +61,8 @@ class Session:
             try:
                 self.client = dask.get_client()  # also of the address that DASK_SCHEDULER_ADDRESS gives
             except ValueError:
-                loopback = "127.0.0.1"
-                cluster = dask.LocalCluster(
-                    host=loopback, dashboard_address=f"{loopback}:0", threads_per_worker=1, silence_logs=logging.CRITICAL
-                )
-                self.client = dask.Client(cluster, set_as_default=False)
-                mine = [self.client, cluster]
+                mine = list(local())
+                self.client = mine[0]
         self.close = weakref.finalize(self, _close, mine)
 
     def workers(self) -> dict[str, Any]:

@@ -49,7 +49,8 @@ def solver_of(solver: Any, n: int, dtype: Any) -> Any:
         return None
     if chosen == "cg":
         return ConjugateGradients()
-    from mnngp.inference.cluster import ClusterConjugateGradients, distributed
+    from mnngp.connection import distributed
+    from mnngp.inference.cluster import ClusterConjugateGradients
 
     distributed()  # or an error, before any work
     if chosen == "dask":
