@@ -259,7 +259,8 @@ def write() -> None:
     if "cluster" in stored:
         c = stored["cluster"]
         place = {"workers": c["workers"], "threads": 1, "memory": c["limit"], "iterations": c["iterations"]}
-        guess = next(plan for plan in plans(Job(c["n"], c["features"], MODEL["depth"], 1, **place), known) if plan.solver == "dask")
+        made = plans(Job(c["n"], c["features"], MODEL["depth"], 1, **place), known)
+        guess = next(plan for plan in made if plan.solver == "dask")
         text += [
             "",
             f"A kernel that does not fit: n = {c['n']:,}, d = {c['features']}, {shown(c['total'])} of tiles, on {c['workers']} "
