@@ -267,7 +267,7 @@ def write() -> None:
             f"workers of {shown(c['limit'])} (`dask scheduler`, `dask worker`, loopback): {shown(c['kept'])} kept and the others "
             f"computed in each of {c['iterations']} iterations, {c['wall']:.0f} s by the clock. The workers took "
             f"{shown(max(c['peaks']))} at most. Largest difference from the Cholesky factorisation, relative to the largest "
-            f"prediction: {c['difference']:.0e}. The plan said {guess.seconds:.0f} s and {shown(guess.worker_memory)} a worker: the "
+            f"prediction: {c['difference']:.0e}. Planned: {guess.seconds:.0f} s and {shown(guess.worker_memory)} a worker; the "
             "machine's two cores had other work meanwhile, and the plan leaves out what a Python process takes by itself.",
         ]
     (HERE / "results" / "large.md").write_text("\n".join(text) + "\n")
