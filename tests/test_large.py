@@ -511,10 +511,10 @@ def test_the_plan_knows_the_solvers_constants():
 
 
 def test_the_plan_is_near_what_was_measured():
-    """The size that is not in the fit; measured: see benchmarks/results/large.md."""
+    """The size that was measured when the costs were final: ratios of 1.03 and 1.14."""
     stored = json.loads((Path(__file__).parent.parent / "benchmarks" / "results" / "large-runs.json").read_text())
-    fact = next(fact for fact in stored["sizes"] if fact["n"] == 14_000)
-    job = plan.Job(14_000, 784, 5, 10, memory="4GB", iterations=fact["iterations"])
+    fact = next(fact for fact in stored["sizes"] if fact["n"] == 17_000)
+    job = plan.Job(17_000, 784, 5, 10, memory="4GB", iterations=fact["iterations"])
     for one in plan.plans(job):
         assert 0.7 < one.seconds / fact[one.solver] < 1.4
     assert fact["difference"] < 1e-6
