@@ -138,6 +138,7 @@ def test_what_diverges_is_reported_and_left_out(tmp_path):
         assert (about["done"], about["failed"], about["diverged"], about["open"]) == (2, 0, 2, 0)
         page = report.render(store)
     assert "Of the networks of finite width 2 diverged: they are left out." in page
+    assert "2 done, 0 failed, 2 diverged, 0 to come" in page
     (row, *_) = selection.rows(found)
     assert (len(row.candidates), row.diverged, row.failed, row.incomplete, row.total) == (1, 1, 0, 0, 2)
     assert "of 2 candidates 1 diverged, left out" in tables.as_text(tables.lines([row]))
@@ -177,6 +178,15 @@ def test_the_papers_finite_row_stands_beside_ours():
     (line,) = tables.lines(selection.rows([ours]))
     assert line.paper.model == line.model == "500-3-13-0.1-0.001"
     assert line.difference == pytest.approx(0.935 - 0.7070)
+
+
+def test_the_table_says_which_learning_rate_was_selected(tmp_path):
+    family = {"kind": "finite", "width": 20, "rank": 2, "depth": 1, "weight_std": 0.1, "bias_std": 0.1} | TRAINING
+    found = swept(tmp_path / "run.sqlite", protocol_of(family | {"learning_rate": [1e-9, 3e-3]}, train=40))
+    (line,) = tables.lines([selection.rows(found)[0]])
+    assert "selected with adam, learning rate 0.003, 30 epochs, batches of 32" in " ".join(tables.as_text([line]).split())
+    record = tables.record(line)
+    assert (record["weight_std"], record["weight_var"], record["bias_std"]) == (0.1, None, 0.1)
 
 
 def test_figure_2_has_a_line_for_each_width_and_a_panel_for_each_rank(results):

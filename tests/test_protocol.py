@@ -153,7 +153,7 @@ def test_errors_of_files_name_the_file(tmp_path):
     path.write_text("[data]\nname = 'mnist'\n")
     with pytest.raises(InputError, match=r"run.toml: data.train is missing"):
         Protocol.load(path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(InputError, match="none.toml is not there"):
         Protocol.load(tmp_path / "none.toml")
 
 

@@ -190,6 +190,8 @@ class Protocol:
         try:
             with open(path, "rb") as file:
                 mapping = tomllib.load(file)
+        except FileNotFoundError as error:
+            raise InputError(f"{path} is not there") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{path} is not a TOML file: {error}") from error
         try:

@@ -170,6 +170,8 @@ def summary(
     said = []
     if not results:
         said.append("No cell is finished yet.")
+    elif not finished and not about.get("open", 1):
+        said.append("No combination of hyperparameters has all of its repeats done: they failed or diverged.")
     elif not finished:
         said.append("No row of the table is complete yet: that takes all repeats of at least one combination of hyperparameters.")
     else:
@@ -190,7 +192,7 @@ def summary(
         said.append(f"The run is not finished: {remaining:,} of {about['cells']:,} cells are still to come.")
     if asked and repeats and repeats < asked:
         said.append(f"Only the first {repeats} of {asked} repeats are looked at here.")
-    elif asked and not finished:
+    elif asked and not finished and about.get("open"):
         counts = Counter(result.repeat for result in results)
         if whole := sum(count * asked == about["cells"] for count in counts.values()):
             said.append(
@@ -228,7 +230,7 @@ def tiles(lines: Sequence[tables.Line], results: Sequence[Result], about: Mappin
     shown = []
     best = max((line.ours.mean for line in lines if line.ours), default=None)
     if best is not None:
-        shown.append((f"{100 * best:.2f} %", "best test accuracy"))
+        shown.append((f"{100 * best:.2f} %", "best test accuracy of those selected"))
     done = sum(result.status == "done" for result in results)
     shown.append((f"{done:,}", f"{_plural(done, 'cell')} done" + (f", {about['open']:,} to come" if about.get("open") else "")))
     if counted := sum(len(line.row.candidates) for line in lines if line.row):
@@ -278,7 +280,8 @@ def facts(results: Sequence[Result], about: Mapping[str, Any]) -> list[tuple[str
     said = []
     if about:
         said += [(name, _words(about[name])) for name in ("machine", "version", "commit")]
-        said.append(("cells", f"{about['cells']:,}: {about['done']:,} done, {about['failed']:,} failed, {about['open']:,} to come"))
+        counts = ", ".join(f"{about[name]:,} {name}" for name in ("done", "failed", "diverged"))
+        said.append(("cells", f"{about['cells']:,}: {counts}, {about['open']:,} to come"))
         said.append(("begun", to_the_minute(about["created"])))
     if results:
         first, last = (to_the_minute(end(result.finished for result in results)) for end in (min, max))
@@ -307,9 +310,12 @@ def failures(results: Sequence[Result]) -> dict[str, Any]:
 
 def _cell(result: Result) -> str:
     network = network_name(result.activation, result.kind, result.width, result.rank)
+    # Networks of finite width are given by standard deviations.
+    square, power = ("²", 1.0) if result.width is None else ("", 0.5)
+    bias, weight = result.bias_var**power, result.weight_var**power
     return (
         f"{dataset_name(result.dataset)}, {result.n_train:,} images, repeat {result.repeat}: {network}, "
-        f"depth {result.depth}, σ_b² = {result.bias_var:.4g}, σ_w² = {result.weight_var:.4g}"
+        f"depth {result.depth}, σ_b{square} = {bias:.4g}, σ_w{square} = {weight:.4g}"
     )
 
 

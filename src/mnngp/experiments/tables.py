@@ -191,8 +191,10 @@ def record(line: Line) -> dict[str, Any]:
         "model": line.model,
         "rank": setting.rank if setting else None,
         "depth": setting.depth if setting else None,
-        "bias_var": setting.bias_var if setting else None,
-        "weight_var": setting.weight_var if setting else None,
+        "bias_var": setting.bias_var if setting and setting.width is None else None,
+        "weight_var": setting.weight_var if setting and setting.width is None else None,
+        "bias_std": math.sqrt(setting.bias_var) if setting and setting.width is not None else None,
+        "weight_std": math.sqrt(setting.weight_var) if setting and setting.width is not None else None,
         "paper_model": line.paper.model if line.paper else None,
         "paper_accuracy": line.paper.accuracy if line.paper else None,
         "test_accuracy": ours.mean if ours else None,
@@ -295,6 +297,7 @@ def notes(lines: Sequence[Line]) -> list[str]:
         )
         if any(line.ours and line.ours.deviation is None for line in lines):
             said.append("one repeat shows no s: the binomial standard error of the test images stands in for it")
+    said += [f"{place(line)}: {text}" for line in lines if (text := selected_training(line))]
     said += [f"{place(line)}: {text}" for line in lines if line.row and not line.row.partial and (text := pending(line.row))]
     return said
 
@@ -302,6 +305,14 @@ def notes(lines: Sequence[Line]) -> list[str]:
 def place(line: Line) -> str:
     """Which row: "MNIST, 1,000, maxout"."""
     return f"{dataset_name(line.dataset)}, {line.n_train:,}, {line.network}"
+
+
+def selected_training(line: Line) -> str:
+    """How the selected network was trained, in words; empty if that was not selected."""
+    if line.row is None or line.setting is None or line.setting.training is None:
+        return ""
+    several = {candidate.setting.training for candidate in line.row.candidates}
+    return f"selected with {line.setting.training}" if len(several) > 1 else ""
 
 
 def pending(row: Row) -> str:

@@ -39,7 +39,7 @@ def same_points(x1: Tensor, x2: Tensor) -> bool:
     """
     if x1 is x2:
         return True
-    if x1.requires_grad or x2.requires_grad or x1.shape != x2.shape or _transformed():
+    if x1.requires_grad or x2.requires_grad or x1.shape != x2.shape or x1.dtype != x2.dtype or transformed():
         return False
     return bool(torch.equal(x1, x2))
 
@@ -50,7 +50,7 @@ def matrix(rows: Points, cols: Points, rank: int, *, tangent: bool) -> Tensor:
     if rows.scale.shape[:-1] != cols.scale.shape[:-1]:
         batch = torch.broadcast_shapes(rows.scale.shape[:-1], cols.scale.shape[:-1])
         rows, cols = _expanded(rows, batch), _expanded(cols, batch)
-    if rows.scale.dtype != cols.scale.dtype or rows.scale.dtype not in _TYPES or not rows.scale.is_cpu or _transformed():
+    if rows.scale.dtype != cols.scale.dtype or rows.scale.dtype not in _TYPES or not rows.scale.is_cpu or transformed():
         return recursion.matrix(rows, cols, rank, tangent=tangent)
     return Recursion.apply(rank, tangent, symmetric, *rows, *cols)
 
@@ -60,7 +60,7 @@ def _expanded(points: Points, batch: Any) -> Points:
     return Points(*(part.expand(*batch, *part.shape[depth:]) for part in points))
 
 
-def _transformed() -> bool:
+def transformed() -> bool:
     """Whether ``torch.func`` is at work, whose tensors hold no numbers that a compiled loop could read."""
     return bool(torch._C._are_functorch_transforms_active())
 
@@ -90,12 +90,13 @@ class Recursion(Function):  # type: ignore[misc]
         cosines, *points = ctx.saved_tensors
         rank, tangent, symmetric = ctx.settings
         rows, cols = Points(*points[:5]), Points(*points[5:])
-        if torch.is_grad_enabled():  # the derivative is to be differentiated again
-            kernel = recursion.matrix(rows, cols, rank, tangent=tangent)
-            wanted = [part for part, needed in zip(points, ctx.needs_input_grad[3:], strict=True) if needed]
-            found = iter(torch.autograd.grad(kernel, wanted, gradient, create_graph=True))
-            return None, None, None, *(next(found) if needed else None for needed in ctx.needs_input_grad[3:])
-        return None, None, None, *_pulled_back(cosines, gradient, rows, cols, rank, tangent, symmetric)
+        with torch.autocast("cpu", enabled=False):  # as on the way forward
+            if torch.is_grad_enabled():  # the derivative is to be differentiated again
+                kernel = recursion.matrix(rows, cols, rank, tangent=tangent)
+                wanted = [part for part, needed in zip(points, ctx.needs_input_grad[3:], strict=True) if needed]
+                found = iter(torch.autograd.grad(kernel, wanted, gradient, create_graph=True))
+                return None, None, None, *(next(found) if needed else None for needed in ctx.needs_input_grad[3:])
+            return None, None, None, *_pulled_back(cosines, gradient, rows, cols, rank, tangent, symmetric)
 
 
 def _pulled_back(

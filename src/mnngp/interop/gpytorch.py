@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import Any
 
 import numpy as np
 
 from mnngp import checks
-from mnngp.errors import InputError, MissingExtraError
+from mnngp.errors import InputError, MissingExtraError, ScaleError
 from mnngp.kernels.network import MaxoutKernel as CoreKernel
 
 try:
@@ -23,9 +24,15 @@ except ImportError as error:
 
 from gpytorch.constraints import Interval, Positive
 from gpytorch.priors import Prior
+from linear_operator.utils.errors import NanError
 from torch import Tensor
 
 from mnngp.interop import fused, recursion
+from mnngp.interop.recursion import Points
+
+
+class OverflowingKernelError(ScaleError, NanError):  # type: ignore[misc]
+    """A kernel is too large for its floating point type. BoTorch's line searches step back from a ``NanError``."""
 
 
 class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
@@ -46,11 +53,12 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     ard_num_dims : int, optional
         Number of input dimensions that get a lengthscale each, by which the inputs are divided: 1 in the beginning. None by
         default: inputs are taken as they are.
-    batch_shape : torch.Size, optional
+    batch_shape : torch.Size or sequence of int, optional
         Gives each batch variances of its own.
     active_dims : sequence of int, optional
         The input dimensions to look at.
     weight_var_prior, bias_var_prior, lengthscale_prior : gpytorch.priors.Prior, optional
+        A bias variance of zero has no prior.
     weight_var_constraint, bias_var_constraint, lengthscale_constraint : gpytorch.constraints.Interval, optional
         ``Positive()`` by default. An ``initial_value`` of a constraint comes before the values above, as elsewhere in GPyTorch.
 
@@ -98,7 +106,7 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
             raise InputError("lengthscale_prior and lengthscale_constraint need ard_num_dims: without it there is no lengthscale")
         super().__init__(
             ard_num_dims=ard_num_dims,
-            batch_shape=None if batch_shape is None else torch.Size(batch_shape),
+            batch_shape=None if batch_shape is None else _shape("batch_shape", batch_shape),
             active_dims=active_dims,
             lengthscale_prior=lengthscale_prior,
             lengthscale_constraint=lengthscale_constraint,
@@ -136,6 +144,10 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
             raise InputError("a mnngp.MaxoutKernel has no batch_shape, no lengthscales and no active_dims")
         variances = (self.weight_var.item(), self.bias_var.item())
         return CoreKernel(self.depth, self.rank, *variances, kind=self.kind, dtype=str(self.dtype).removeprefix("torch."))
+
+    def extra_repr(self) -> str:
+        """What stands in front of the parts when the kernel is printed."""
+        return f"depth={self.depth}, rank={self.rank}, kind={self.kind!r}"
 
     # --- parameters -------------------------------------------------------------------------------------------------
 
@@ -212,6 +224,9 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         except RuntimeError as error:
             shape = tuple(self.batch_shape)
             raise InputError(f"{name} must be a number or of the batch shape {shape}, got shape {tuple(tensor.shape)}") from error
+        if (tensor == 0.0).any() and hasattr(self, f"{name}_prior"):  # most densities at zero are 0 or infinite
+            prior = getattr(self, f"{name}_prior")
+            raise InputError(f"{name}_prior must be None for {name}=0, which is not trained, got {prior!r}")
         self.initialize(**{f"raw_{name}": constraint.inverse_transform(tensor)})
 
     # --- evaluation -------------------------------------------------------------------------------------------------
@@ -223,17 +238,48 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
                 "last_dim_is_batch=True is not supported (GPyTorch is removing it): give the kernel a batch_shape, and the inputs "
                 "a batch dimension"
             )
+        if x1.shape[-1] == 0:
+            raise InputError(f"x1 must have at least one feature, got shape {tuple(x1.shape)}")
+        with torch.autocast(x1.device.type, enabled=False):  # half precision would be too coarse for distances
+            return self._evaluate(x1, x2, diag)
+
+    def _evaluate(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
         same = fused.same_points(x1, x2)
-        weight_var, bias_var = self.weight_var, self.bias_var
+        dtype = torch.promote_types(torch.promote_types(x1.dtype, x2.dtype), self.raw_weight_var.dtype)
+        inside = torch.promote_types(dtype, torch.float32)  # half precision is computed as single, integers as the parameters
+        x1, x2, weight_var, bias_var = (part.to(inside) for part in (x1, x2, self.weight_var, self.bias_var))
         if self.has_lengthscale:
             x1, x2 = x1 / self.lengthscale, x2 if same else x2 / self.lengthscale
         tangent = self.kind == "ntk"
         if diag and not same:  # pairs: as many batches of one point on either side
             x1, x2 = x1[..., None, :], x2[..., None, :]
             weight_var, bias_var = weight_var[..., None, :, :], bias_var[..., None, :, :]
-        rows = recursion.points(x1, weight_var, bias_var, self.rank, self.depth)
+        rows = self._points("x1", x1, weight_var, bias_var)
         if diag and same:
-            return recursion.diagonal(rows, self.rank, tangent=tangent)
-        cols = rows if same else recursion.points(x2, weight_var, bias_var, self.rank, self.depth)
-        kernel = fused.matrix(rows, cols, self.rank, tangent=tangent)
+            return recursion.diagonal(rows, self.rank, tangent=tangent).to(dtype)
+        cols = rows if same else self._points("x2", x2, weight_var, bias_var)
+        kernel = fused.matrix(rows, cols, self.rank, tangent=tangent).to(dtype)
         return kernel[..., 0, 0] if diag else kernel
+
+    def _points(self, name: str, x: Tensor, weight_var: Tensor, bias_var: Tensor) -> Points:
+        """The points behind the layers. If finite points have a kernel that is not, there is an error."""
+        found = recursion.points(x, weight_var, bias_var, self.rank, self.depth)
+        if fused.transformed():
+            return found
+        own = recursion.diagonal(found, self.rank, tangent=self.kind == "ntk").detach()
+        if not torch.isfinite(own).all() and all(torch.isfinite(part).all() for part in (x, weight_var, bias_var)):
+            dtype, largest = str(x.dtype).removeprefix("torch."), x.detach().abs().max().item()
+            raise OverflowingKernelError(
+                f"the kernel of {name} with itself overflows {dtype} at depth {self.depth}: {name} has entries up to {largest:.3g}, "
+                f"and weight_var is {weight_var.detach().max().item():.3g}; scale the features to the size of one, or choose a "
+                "smaller weight_var or depth"
+            )
+        return found
+
+
+def _shape(name: str, value: Any) -> torch.Size:
+    with contextlib.suppress(TypeError):
+        shape = torch.Size(value)
+        if all(size >= 0 for size in shape):
+            return shape
+    raise InputError(f"{name} must be a torch.Size or another sequence of sizes, got {value!r}")

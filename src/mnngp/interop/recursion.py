@@ -167,7 +167,9 @@ class Deficit(Function):  # type: ignore[misc]
     def _derivative(ctx: Any) -> Tensor:
         order, rank, far = ctx.settings
         if order == _TURN:
-            raise NotImplementedError("derivatives of a MaxoutKernel beyond the third are not implemented")
+            raise NotImplementedError(
+                "no more derivatives of a MaxoutKernel are implemented: three of kind 'nngp', and two of kind 'ntk'"
+            )
         (u,) = ctx.saved_tensors
         return Deficit.apply(u, order + 1, rank, far)
 
