@@ -32,15 +32,24 @@ activation = "tanh"
 depth = [1, 3]
 weight_var = 1.5
 bias_var = 0.1
+[[family]]
+kind = "finite"
+width = 5
+rank = 2
+depth = 1
+weight_std = [0.1, 0.5]
+bias_std = 0.1
+epochs = 20
 """
-CELLS = 4 * 2 * (3 * 3 * 5 * 2 + 2)
+CELLS = 4 * 2 * (3 * 3 * 5 * 2 + 2 + 2)
 ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def started(*command, cwd=None, **environment):
+def started(*command, cwd=None, start_new_session=False, **environment):
     return subprocess.Popen(
         [str(part) for part in command],
         cwd=cwd,
+        start_new_session=start_new_session,
         env=os.environ | ALONE | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -145,8 +154,8 @@ def expected(config):
     return found
 
 
-def sweep(config, path, *options):
-    return started(BIN / "mnngp", "sweep", config, "-o", path, *options)
+def sweep(config, path, *options, **arguments):
+    return started(BIN / "mnngp", "sweep", config, "-o", path, *options, **arguments)
 
 
 def test_workers_and_a_driver_are_killed_and_the_numbers_are_those_of_one_process(config, expected, tmp_path):
@@ -166,6 +175,32 @@ def test_workers_and_a_driver_are_killed_and_the_numbers_are_those_of_one_proces
         assert f"{CELLS} of {CELLS} cells are done" in said
     assert numbers(path) == expected
     assert kept.items() <= expected.items()
+
+
+def test_two_sweeps_share_a_cluster(config, expected, tmp_path):
+    """Each has its own images on the workers: neither computes with those of the other, nor takes them away."""
+    other = tmp_path / "other.toml"
+    other.write_text(CONFIG.replace("repeats = 4", "repeats = 1\nseed = 1").replace("count = 5", "count = 2"))
+    with cluster_in(tmp_path) as cluster:
+        paths = [tmp_path / "run.sqlite", tmp_path / "other.sqlite"]
+        drivers = [sweep(file, path, "--scheduler", cluster.address) for file, path in zip((config, other), paths, strict=True)]
+        for driver in drivers:
+            said, code = outcome(driver)
+            assert code == 0, said
+    assert numbers(paths[0]) == expected
+    said, code = outcome(sweep(other, tmp_path / "alone.sqlite"))
+    assert code == 0, said
+    assert numbers(paths[1]) == numbers(tmp_path / "alone.sqlite")
+
+
+def test_an_interrupt_ends_it_and_the_workers(config, tmp_path):
+    path = tmp_path / "run.sqlite"
+    driver = sweep(config, path, "--workers", "2", start_new_session=True)
+    waiting_for(lambda: finished(path) > 20)
+    os.killpg(driver.pid, signal.SIGINT)  # as a terminal does: the workers get it, too
+    said, code = outcome(driver)
+    assert code == 130, said
+    assert "the same command goes on" in said
 
 
 def test_a_dead_scheduler_loses_nothing(config, expected, tmp_path):

@@ -10,13 +10,14 @@ from scipy.stats import ks_2samp, kstest
 from typer.testing import CliRunner
 
 from mnngp import Maxout, MaxoutKernel
-from mnngp.commands.converge import converge
+from mnngp.commands.converge import _fit, converge
 from mnngp.errors import InputError
 from mnngp.finite import MaxoutNetwork, agreement, convergence_study, descend, draw_values, draw_weights, exact_kurtosis
 from mnngp.finite.convergence import power, printed_kernel, score, tangent_agreement
 from mnngp.finite.descent import descent_agreement, foretell
+from mnngp.finite.pictures import convergence
 from mnngp.finite.sampling import network_seeds, passing_network
-from mnngp.finite.study import ANGLES, PLACES, POINTS, circle
+from mnngp.finite.study import ANGLES, FEWEST, PLACES, POINTS, circle
 from mnngp.finite.tangent import tangent_kernel
 from tests.plain import printed_recursion
 
@@ -271,6 +272,48 @@ def test_command(tmp_path):
     assert bare["covariances"][0]["score"] != found["covariances"][0]["score"]
 
 
+HUGE = ("--depth", "6", "--width", "2", "--rank", "8", "--networks", "2", "--weight-var", "1e6", "--tangent-up-to", "0")
+
+
+def test_numbers_that_are_not_finite(tmp_path):
+    """Training diverges: null in JSON, a panel without points, and columns that keep their width."""
+    target = tmp_path / "huge.png"
+    result = run(*HUGE, "--json", "--plot", str(target))
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(result.stdout)["gradient_descents"]
+    assert row["squared_error"] is None
+    assert target.read_bytes()[:4] == b"\x89PNG"
+    lines = run(*HUGE).output.splitlines()
+    assert len(lines[1]) == len(lines[2])
+
+
+def test_columns_keep_their_width():
+    assert [_fit(value, 8, ".1f") for value in (2.04, 123456.7, 4e35, -4e35)] == ["     2.0", "123456.7", "   4e+35", "  -4e+35"]
+    assert [_fit(value, 8, ".2%") for value in (0.0123, 1.2e30)] == ["   1.23%", "1.2e+32%"]
+
+
+def test_all_widths_are_below_the_axis():
+    found = convergence_study([2], [1], [5, 10, 100], networks=5, tangent_up_to=0, descent_up_to=0)
+    first, _, third = convergence(found).axes
+    for ax in (first, third):
+        assert [label.get_text() for label in ax.get_xticklabels()] == ["5", "10", "100"]
+
+
+def test_help_says_how_many_networks():
+    text = " ".join(run("--help").output.split())
+    assert f"Tangent kernels take at least {FEWEST}, training at least 4." in text
+
+
+def test_ctrl_c(monkeypatch):
+    def interrupted(**options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mnngp.finite.study.convergence_study", interrupted)
+    result = run(*QUICK)
+    assert result.exit_code == 130
+    assert result.output == "stopped; nothing is kept\n"
+
+
 def test_a_row_does_not_depend_on_the_others():
     options = {"networks": 10, "tangent_up_to": 0, "descent_up_to": 0}
     one = convergence_study([3], [2], [20], **options).covariances[0]
@@ -312,8 +355,28 @@ def test_bad_input_is_refused():
         tangent_kernel(3, POINTS)
     with pytest.raises(InputError, match="output must be one of 0 to 0, got 1"):
         tangent_kernel(MaxoutNetwork(2, 2, 1, 4), POINTS, output=1)
-    with pytest.raises(InputError, match="X must have 4 columns"):
+    with pytest.raises(InputError, match="X must have 4 columns, as many as the network has inputs, got shape"):
         tangent_kernel(MaxoutNetwork(2, 2, 1, 4), POINTS[:, :2])
+    with pytest.raises(InputError, match=r"kernel must be of kind .nngp., .* there is tangent_agreement"):
+        agreement(critical(2, 1, kind="ntk"), POINTS, 5, 2)
+    points, without = np.concatenate([POINTS, np.zeros((1, 4))]), critical(2, 1, bias_var=0.0)
+    for call in (
+        lambda: agreement(without, points, 5, 2),
+        lambda: tangent_agreement(without, points, 5, 2),
+        lambda: exact_kurtosis(without, points, 5),
+    ):
+        with pytest.raises(InputError, match=r"no point where the kernel is zero .*: X\[3\]"):
+            call()
+    for width, text in (
+        (5.5, r"width must be a positive integer .*, got 5\.5"),
+        ([0], r"width\[0\] must be a positive integer .*, got 0"),
+        ([5, 6], r"width must be one number for 3 points, or X a single point, got \[5, 6\]"),
+    ):
+        with pytest.raises(InputError, match=text):
+            exact_kurtosis(kernel, POINTS, width)
+    made = [MaxoutNetwork(2, 2, 1, 2)]
+    with pytest.raises(InputError, match=r"y must have one number for each of the 4 rows of X, got shape \(4, 1\)"):
+        descend(made, circle(ANGLES), np.sin(ANGLES)[:, None], step=0.1, record=[1], new=circle(PLACES))
     with pytest.raises(InputError, match="networks must be one or more, got none"):
         descend([], circle(ANGLES), np.sin(ANGLES), step=0.1, record=[1], new=circle(PLACES))
     with pytest.raises(InputError, match="two widths or more"):

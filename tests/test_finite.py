@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from mnngp import MaxoutKernel  # noqa: E402
 from mnngp.errors import InputError  # noqa: E402
-from mnngp.finite import History, MaxoutNetwork, Training, predict, train  # noqa: E402
+from mnngp.finite import History, MaxoutNetwork, Training, predict, tangent_kernel, train  # noqa: E402
 from mnngp.finite import training as module  # noqa: E402
 from mnngp.finite.stack import Stack  # noqa: E402
 
@@ -131,6 +131,36 @@ def test_seeds():
     assert not np.array_equal(numbers(MaxoutNetwork(**SHAPE)), numbers(MaxoutNetwork(**SHAPE)))
     assert numbers(a).dtype == np.float32
     assert numbers(MaxoutNetwork(**SHAPE, dtype="float64")).dtype == np.float64
+    for name in ("float32", "float64"):
+        one, other = (MaxoutNetwork(**SHAPE, seed=3, dtype=dtype) for dtype in (name, getattr(torch, name)))
+        assert np.array_equal(numbers(one), numbers(other))
+        assert numbers(one).dtype == numbers(other).dtype == name
+
+
+def test_without_a_seed_pytorchs_own_decides():
+    with torch.random.fork_rng(devices=[]):
+        found = []
+        for seed in (5, 5, 6):
+            torch.manual_seed(seed)
+            found.append([numbers(MaxoutNetwork(**SHAPE)) for _ in range(2)])
+    assert np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[0][0], found[0][1])
+    assert not np.array_equal(found[0][0], found[2][0])
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({}, "weight_var=1.0, bias_var=0.1"),
+        (
+            {"weight_var": np.array([1.0, 2.0, 0.5, 1.0]), "bias_var": np.float64(0.2)},
+            "weight_var=[1.0, 2.0, 0.5, 1.0], bias_var=0.2",
+        ),
+        ({"weight_std": 0.3}, "weight_std=0.3, bias_std=0.0"),
+    ],
+)
+def test_a_network_shows_its_initialisation(given, shown):
+    assert f"parametrization='standard', {shown}" in str(MaxoutNetwork(**SHAPE, **given))
 
 
 @pytest.mark.parametrize(
@@ -139,6 +169,7 @@ def test_seeds():
         ({"width": 0}, r"width must be a positive integer .*, got 0"),
         ({"rank": 2.5}, r"rank must be a positive integer .*, got 2\.5"),
         ({"dtype": "float16"}, r"dtype must be one of 'float32', 'float64', got 'float16'"),
+        ({"dtype": torch.bfloat16}, r"dtype must be one of 'float32', 'float64', got torch\.bfloat16"),
         ({"parametrization": "mup"}, r"parametrization must be one of 'standard', 'ntk', got 'mup'"),
         ({"weight_std": 0.1, "weight_var": 1.0}, r"exclude each other, got weight_var=1\.0"),
         ({"bias_std": 0.1}, r"weight_std is missing"),
@@ -402,21 +433,102 @@ def test_a_diverged_network_and_early_stopping(patience):
     assert bad == History([bad.loss[0]], [], 0, True)
 
 
-def test_stop_ends_it():
+@pytest.mark.parametrize("way", [np.flip, np.asfortranarray, "read-only", ">f8", np.longdouble])
+def test_arrays_of_any_layout(way):
+    """PyTorch takes no negative strides, and warns of arrays that cannot be written to; warnings are errors here."""
     X, Y = some_data()
-    networks, calls = some_networks(), []
+
+    def laid_out(values):
+        if way == "read-only":
+            values = values.copy()
+            values.flags.writeable = False
+            return values
+        return way(values, 0) if way is np.flip else way(values) if way is np.asfortranarray else values.astype(way)
+
+    plain = [np.ascontiguousarray(laid_out(values), dtype=np.float64) for values in (X, Y)]
+    one, other = some_networks(1)[0], some_networks(1)[0]
+    assert train(one, laid_out(X), laid_out(Y), Training(epochs=2)) == train(other, *plain, Training(epochs=2))
+    assert np.array_equal(predict(one, laid_out(X)), predict(other, plain[0]))
+    assert np.array_equal(tangent_kernel(one, laid_out(X), laid_out(X)), tangent_kernel(other, plain[0], plain[0]))
+
+
+def test_dtypes_that_training_takes():
+    X, Y = some_data()
+    half, brain = (MaxoutNetwork(**SHAPE, seed=0).to(dtype) for dtype in (torch.float16, torch.bfloat16))
+    train(half, X, Y, Training(epochs=1))
+    assert predict(half, X).dtype == np.float16
+    for call in (lambda: train(brain, X, Y), lambda: predict(brain, X)):
+        with pytest.raises(InputError, match=r"networks must be of dtype torch\.float16, .*, got torch\.bfloat16"):
+            call()
+    network, rough = MaxoutNetwork(**SHAPE, seed=0), torch.tensor(X).bfloat16()
+    assert np.array_equal(predict(network, rough), predict(network, rough.float()))
+
+
+def test_one_output_takes_a_vector():
+    X, Y = some_data()
+    one, other = (some_networks(1, outputs=1)[0] for _ in range(2))
+    judge = {"validation": (X, Y[:, 0])}
+    assert train(one, X, Y[:, 0], Training(epochs=2), **judge) == train(other, X, Y[:, :1], Training(epochs=2), **judge)
+    assert np.array_equal(numbers(one), numbers(other))
+
+
+@BOTH
+def test_stop_ends_it(parametrization):
+    """After seven steps: two epochs of three steps, and one step."""
+    X, Y = some_data()
+    networks, calls = some_networks(parametrization=parametrization), []
 
     def stop():
         calls.append(len(calls))
         if len(calls) == 8:
             raise KeyboardInterrupt
 
-    before = [numbers(network) for network in networks]
     with pytest.raises(KeyboardInterrupt):
         train(networks, X, Y, Training(learning_rate=1e-2, epochs=8, batch_size=16), stop=stop)
-    assert calls == list(range(8))  # 3 steps an epoch: in the third
-    for network, values in zip(networks, before, strict=True):
-        assert np.array_equal(numbers(network), values)
+    assert calls == list(range(8))
+    for network, other in zip(networks, some_networks(parametrization=parametrization), strict=True):
+        optimizer, generator = torch.optim.Adam(other.parameters(), lr=1e-2), torch.Generator().manual_seed(0)
+        batches = [chosen for _ in range(3) for chosen in torch.randperm(40, generator=generator).split(16)]
+        for chosen in batches[:7]:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(other(torch.tensor(X[chosen])), torch.tensor(Y[chosen])).backward()
+            optimizer.step()
+        np.testing.assert_allclose(numbers(network), numbers(other), rtol=0.0, atol=1e-12)
+
+
+def test_an_interrupt_while_a_network_is_left_out(monkeypatch):
+    """The stack has other rows then: no network may get another's parameters."""
+    X, Y = some_data()
+    training = Training(learning_rate=1e-3, epochs=4, batch_size=16)
+    networks = [MaxoutNetwork(**SHAPE, weight_std=1e12, seed=1), *some_networks(2, dtype="float32")]
+    expected, keep = some_networks(2, dtype="float32"), Stack.keep
+    train(expected, X, Y, Training(learning_rate=1e-3, epochs=1, batch_size=16))
+
+    def interrupted(*arguments):
+        keep(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Stack, "keep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(networks, X, Y, training)
+    for network, other in zip(networks[1:], expected, strict=True):
+        np.testing.assert_allclose(numbers(network), numbers(other), rtol=0.0, atol=1e-5)
+
+
+def test_an_interrupt_with_early_stopping_leaves_the_best():
+    X, Y = some_data()
+    network, other, parts = some_networks(1)[0], some_networks(1)[0], []
+
+    def told(part):
+        parts.append(part)
+        if len(parts) == 2:
+            raise KeyboardInterrupt
+
+    training = Training(learning_rate=1e-3, epochs=9, patience=5)
+    with pytest.raises(KeyboardInterrupt):
+        train(network, X, Y, training, validation=(X, Y), progress=told)
+    train(other, X, Y, Training(learning_rate=1e-3, epochs=2))
+    assert np.array_equal(numbers(network), numbers(other))
 
 
 # Surroundings.
@@ -476,6 +588,8 @@ def test_train_says_what_is_wrong():
     for networks, text in (
         ([], r"networks must be a MaxoutNetwork or a sequence of them, at least one, got \[\]"),
         ([torch.nn.Linear(2, 2)], r"networks must be a MaxoutNetwork"),
+        (torch.nn.Linear(2, 2), r"networks must be a MaxoutNetwork or a sequence of them, at least one, got Linear"),
+        (5, r"networks must be a MaxoutNetwork or a sequence of them, at least one, got 5"),
         ([good[0], good[0]], r"the same is there twice"),
         ([good[0], some_networks(1, rank=2)[0]], r"networks\[0\] has rank 3, networks\[1\] has 2"),
         (
@@ -488,6 +602,11 @@ def test_train_says_what_is_wrong():
     for points, targets, text in (
         (X[:, :3], Y, r"X must have 4 columns, as many as the networks have, got shape \(40, 3\)"),
         (X, Y[:, :1], r"Y must have 2 columns"),
+        (
+            X,
+            Y[:, 0],
+            r"Y must have 2 dimensions \(points, outputs\), such as one-hot rows np\.eye\(2\)\[labels\] - 0\.1, got .*\(40,\)",
+        ),
         (X, Y[:-1], r"Y must have a row for each row of X, \(1, 40\) \(sets, rows\), got \(1, 39\)"),
         (X[0], Y, r"X must have 2 dimensions"),
         (np.where(X > 2.0, np.nan, X), Y, r"X must be finite"),
@@ -496,6 +615,17 @@ def test_train_says_what_is_wrong():
     ):
         with pytest.raises(InputError, match=text):
             train(good, points, targets)
+    for wrong in ({"epochs": 1}, 5):
+        with pytest.raises(InputError, match=r"training must be a Training, such as Training\(epochs=10\), got"):
+            train(good, X, Y, wrong)
+    for wrong, text in (((X,), "tuple of length 1"), (X, "ndarray"), ([X, Y, Y], "list of length 3")):
+        with pytest.raises(InputError, match=rf"validation must be a pair \(X, Y\) of points and targets, got {text}"):
+            train(good, X, Y, validation=wrong)
+    fixed = some_networks(2)
+    fixed[1].biases[0].requires_grad_(False)
+    with pytest.raises(InputError, match=r"requires_grad=False for biases\.0 of networks\[1\]: .* write your own loop"):
+        train(fixed, X, Y)
+    assert predict(fixed, X).shape == (2, 40, 2)
     with pytest.raises(InputError, match=r"patience=3 \(early stopping\) needs validation=\(X, Y\)"):
         train(good, X, Y, Training(patience=3))
     with pytest.raises(InputError, match=r"validation must have as many sets of points as X, 2, got 1"):

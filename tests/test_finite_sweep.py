@@ -15,7 +15,7 @@ from mnngp.data import load, standardised
 from mnngp.errors import InputError
 from mnngp.experiments import cells, figures, report, runner, selection, tables
 from mnngp.experiments.protocol import Protocol
-from mnngp.experiments.store import _COLUMNS, Store, _tables
+from mnngp.experiments.store import _COLUMNS, Store, StoreError, _tables
 from mnngp.finite import MaxoutNetwork, Training, predict, train
 from tests.made_up import result
 
@@ -292,6 +292,19 @@ def test_a_store_from_before_finite_networks_is_read_and_goes_on(tmp_path):
     assert numbers(swept(old, protocol)) == numbers(whole)
     with Store.open(old) as store:
         assert store._value("PRAGMA user_version") == 2
+
+
+@pytest.mark.parametrize("change", ["weight_var = -1.0", "width = NULL", "kind = 'nngp'"])
+def test_a_network_that_cannot_be_is_refused(run, tmp_path, change):
+    """A store may come from a stranger."""
+    path = tmp_path / "run.sqlite"
+    path.write_bytes(run.read_bytes())
+    connection = sqlite3.connect(path)
+    connection.execute(f"UPDATE cell SET {change} WHERE kind = 'finite'")
+    connection.commit()
+    connection.close()
+    with Store.open(path) as store, pytest.raises(StoreError, match="holds a network that cannot be"):
+        store.results()
 
 
 # --- without PyTorch ----------------------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ def test_overflow_is_an_error():
     with pytest.raises(ScaleError, match="overflows float32"):
         MaxoutKernel(3, 2)(1e20 * x.float(), diag=True)
     with pytest.raises(NanError, match="weight_var is 1e"):  # from which a line search steps back
-        kernel.initialize(raw_weight_var=1e90)(x).to_dense()
+        kernel.initialize(weight_var=torch.tensor(1e90, dtype=DOUBLE))(x).to_dense()
     kernel.weight_var = 1.0
     x[0, 0] = torch.nan
     assert torch.isnan(kernel(x, diag=True)).tolist() == [True] + 19 * [False]
@@ -430,6 +430,31 @@ def test_marginal_likelihood_is_scikit_learns_and_falls():
     assert error.square().mean().item() < 0.05  # of 1.0 that the function varies
 
 
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_the_way_to_second_derivatives_has_the_same_first_ones(kind, symmetric):
+    """``create_graph`` goes another way. (gradgradcheck would not notice a factor: it compares that way with itself.)"""
+    torch.manual_seed(0)
+    X, Y, weight = (torch.randn(*shape, dtype=DOUBLE) for shape in ((6, 3), (5, 3), (6, 6 if symmetric else 5)))
+    X.requires_grad_()
+    kernel = MaxoutKernel(3, 4, 0.8, 0.3, kind=kind).double()
+    variables = [X, kernel.raw_weight_var, kernel.raw_bias_var]
+
+    def total():
+        return (kernel(X, None if symmetric else Y).to_dense() * weight).sum()
+
+    plain, again = (torch.autograd.grad(total(), variables, create_graph=graph) for graph in (False, True))
+    for one, other in zip(plain, again, strict=True):
+        torch.testing.assert_close(one, other.detach(), rtol=1e-12, atol=1e-12)  # measured: 2e-14
+    # And the second one in the weight variance is that of differences of the first: central ones are good to 1e-9 here.
+    (second,) = torch.autograd.grad(again[1].sum(), [kernel.raw_weight_var])
+    slopes, step, centre = [], 1e-5, kernel.raw_weight_var.detach().clone()
+    for sign in (1.0, -1.0):
+        kernel.raw_weight_var.data = centre + sign * step
+        slopes.append(torch.autograd.grad(total(), [kernel.raw_weight_var])[0])
+    torch.testing.assert_close(second, (slopes[0] - slopes[1]) / (2.0 * step), rtol=1e-6, atol=0.0)
+
+
 def test_bayesian_optimisation_of_branin():
     """Eight points at random, then twelve chosen: close to the optimum, where twenty at random do not come."""
     problem = Branin(negate=True).to(DOUBLE)
@@ -449,7 +474,7 @@ def test_bayesian_optimisation_of_branin():
             fit_gpytorch_mll(likelihood, optimizer_kwargs={"options": {"maxiter": 25}})
         new, _ = optimize_acqf(LogExpectedImprovement(model, y.max()), problem.bounds, q=1, num_restarts=2, raw_samples=32)
         x = torch.cat([x, new])
-    assert problem.optimal_value - float(problem(x).max()) < 1.0  # measured: 0.3
+    assert problem.optimal_value - float(problem(x).max()) < 1.0  # measured: 0.1
     assert problem.optimal_value - float(problem(at_random).max()) > 5.0
 
 

@@ -108,7 +108,7 @@ def test_grids_are_the_papers(path):
         ({"data__validation": 1.5}, "data.validation must be a positive integer.*got 1.5"),
         ({"data__test": 600}, "data.test must be at most 599, the test images of digits, got 600"),
         ({"data__repeats": 0}, "data.repeats must be a positive integer"),
-        ({"data__seed": -1}, "data.seed must be a whole number that is not negative, got -1"),
+        ({"data__seed": -1}, "data.seed must be a whole number from 0 to 2⁶³ - 1, got -1"),
         ({"title": 3}, "title must be a text, got 3"),
         ({"colour": "red"}, "colour is not known here; there are data, family, noise, title"),
         ({"noise": []}, r"noise must be a table, \[noise\], got \[\]"),
@@ -153,7 +153,7 @@ def test_errors_of_files_name_the_file(tmp_path):
     path.write_text("[data]\nname = 'mnist'\n")
     with pytest.raises(InputError, match=r"run.toml: data.train is missing"):
         Protocol.load(path)
-    with pytest.raises(InputError, match="none.toml is not there"):
+    with pytest.raises(InputError, match=r"none.toml is not there"):
         Protocol.load(tmp_path / "none.toml")
 
 

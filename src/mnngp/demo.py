@@ -181,6 +181,9 @@ class _Told:
     def waiting(self, cells: int) -> None:
         pass
 
+    def no_workers(self) -> None:
+        pass
+
 
 def report(data: Digits, results: list[Result], contest: list[Contest], path: Path, told: Callable[[int, int], object]) -> None:
     """Run a small sweep, and write its report with what was done before it."""

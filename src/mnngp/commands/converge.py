@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +22,12 @@ def converge(
         list[int] | None, typer.Option(help="Units of a hidden layer; may be repeated [default: 5, 50, 500, 2000, 5000].", min=1)
     ] = None,
     networks: Annotated[
-        int, typer.Option(help="Networks of the largest width; smaller ones are up to 20 times as many.", min=2)
+        int,
+        typer.Option(
+            help="Networks of the largest width; smaller ones are up to 20 times as many. Tangent kernels take at least 16, "
+            "training at least 4.",
+            min=2,
+        ),
     ] = 200,
     weight_var: Annotated[
         float | None, typer.Option(help="Weight variance (times fan-in); the critical one of each rank by default.")
@@ -39,7 +45,7 @@ def converge(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.", min=0)] = 0,
     plot: Annotated[Path | None, typer.Option(help="Also draw it, to this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (numbers that are not finite are null).")] = False,
 ) -> None:
     """Draw finite networks, and watch them become the Gaussian process: covariances, marginals, tangent kernels, training."""
     if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
@@ -53,20 +59,25 @@ def converge(
     from mnngp.finite.study import convergence_study
 
     chosen = {"ranks": rank, "depths": depth, "widths": width}
-    with progress.bar("networks", show=None, long=True) as stage:
-        found = convergence_study(
-            **{name: values for name, values in chosen.items() if values},
-            networks=networks,
-            weight_var=weight_var,
-            bias_var=bias_var,
-            draw="weights" if all_weights else "values",
-            tangent_up_to=tangent_up_to,
-            descent_up_to=descent_up_to,
-            seed=seed,
-            stage=stage,
-        )
+    try:
+        with progress.bar("networks", show=None, long=True) as stage:
+            found = convergence_study(
+                **{name: values for name, values in chosen.items() if values},
+                networks=networks,
+                weight_var=weight_var,
+                bias_var=bias_var,
+                draw="weights" if all_weights else "values",
+                tangent_up_to=tangent_up_to,
+                descent_up_to=descent_up_to,
+                seed=seed,
+                stage=stage,
+            )
+    except KeyboardInterrupt:
+        typer.echo("stopped; nothing is kept", err=True)
+        raise typer.Exit(130) from None
     if as_json:
-        typer.echo(json.dumps(found.summary(), allow_nan=False))
+        parts = {name: [_finite(row) for row in rows] for name, rows in found.summary().items()}
+        typer.echo(json.dumps(parts, allow_nan=False))
     else:
         _print(found)
     if plot is not None:
@@ -78,22 +89,36 @@ def converge(
             typer.echo(f"\nPicture: {plot}")
 
 
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no word for a number that is not finite."""
+    return {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
+
+
+def _fit(value: float, width: int, form: str) -> str:
+    """A number in a column; one that is too long for it has an exponent."""
+    text = format(value, form)
+    if len(text) > width:
+        text = f"{100.0 * value:.2g}%" if form.endswith("%") else f"{value:.2g}"
+    return text.rjust(width)
+
+
 def _print(found: Study) -> None:
     """The tables: one for covariances, one for tangent kernels, one for training, and the exponents."""
     typer.echo("Covariances of the outputs: error of the mean, its largest entry in standard errors (printed: eq. (20) as printed)")
     typer.echo("rank depth  width networks    error   score  printed  one network²  kurtosis     exact")
     for row in found.covariances:
         typer.echo(
-            f"{row.rank:>4} {row.depth:>5} {row.width:>6} {row.networks:>8} {row.error:>8.2%} {row.score:>7.1f} "
-            f"{row.printed_score:>8.1f} {row.squared_error:>13.2e} {row.kurtosis:>9.2e} {row.exact_kurtosis:>9.2e}"
+            f"{row.rank:>4} {row.depth:>5} {row.width:>6} {row.networks:>8} {_fit(row.error, 8, '.2%')} "
+            f"{_fit(row.score, 7, '.1f')} {_fit(row.printed_score, 8, '.1f')} "
+            f"{row.squared_error:>13.2e} {row.kurtosis:>9.2e} {row.exact_kurtosis:>9.2e}"
         )
     if found.tangents:
         typer.echo("\nTangent kernels against the analytic one")
         typer.echo("rank depth  width networks    error   score           one network²")
     for tangent in found.tangents:
         typer.echo(
-            f"{tangent.rank:>4} {tangent.depth:>5} {tangent.width:>6} {tangent.networks:>8} {tangent.error:>8.2%} "
-            f"{tangent.score:>7.1f} {tangent.squared_error:>22.2e}"
+            f"{tangent.rank:>4} {tangent.depth:>5} {tangent.width:>6} {tangent.networks:>8} {_fit(tangent.error, 8, '.2%')} "
+            f"{_fit(tangent.score, 7, '.1f')} {tangent.squared_error:>22.2e}"
         )
     if found.descents:
         typer.echo("\nTrained by gradient descent, against what the analytic tangent kernel foretells from the same start")

@@ -156,6 +156,12 @@ class Display:
             self._say(phase)
         self.phase = phase
 
+    def no_workers(self) -> None:
+        phase = "the cluster has no workers yet; waiting for some"
+        if self.live is None and self.phase != phase:
+            self._say(phase)
+        self.phase = phase
+
     # --- what is shown ----------------------------------------------------------------------------------------------
 
     def _take(self, results: Sequence[Result]) -> None:

@@ -4,7 +4,7 @@
 later. What the cells of a split share (angles between images) is computed on each worker that computes cells of it, and kept
 there; so a worker is given units of one split as long as there are some.
 
-*What may break.* A worker: its units are done again by others; a unit that takes three workers with it is recorded as failed. The
+*What may break.* A worker: its units are done again by others; a unit that takes four workers with it is recorded as failed. The
 scheduler or the driver: what is finished is in the store, and the same command goes on. Several drivers may share a store, as
 several processes may (``runner``).
 
@@ -21,11 +21,12 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import uuid
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -34,7 +35,7 @@ from threadpoolctl import threadpool_limits
 from mnngp import __version__
 from mnngp.connection import client_at, distributed, local
 from mnngp.data import Images
-from mnngp.errors import AccuracyWarning, ClusterError
+from mnngp.errors import AccuracyWarning, ClusterError, MissingExtraError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.experiments.runner import SMALL, Sweep, Unit, Watcher
@@ -70,6 +71,7 @@ class _Distributed(Sweep):
     def __init__(self, protocol: Protocol, store: Store, images: Images, watcher: Watcher | None, client: Any) -> None:
         super().__init__(protocol, store, images, watcher)
         self.client = client
+        self.plugin = _Cells(protocol, images)
         self.running: dict[str, tuple[Unit, Any, str]] = {}  # units, futures and workers, by the keys of the futures
         self.events: queue.Queue[Any] = queue.Queue()  # futures that have come to an end
         self.sources: dict[Split, Iterator[Unit]] = {}
@@ -77,13 +79,20 @@ class _Distributed(Sweep):
         self.threads: dict[str, int] = {}  # of the workers
         self.looked_at_workers = -_LOOK
 
+    def run(self) -> None:
+        self._call(self.client.register_plugin, self.plugin)
+        try:
+            self._check_versions()
+            super().run()
+        finally:
+            if self.client.status == "running":
+                with suppress(Exception):  # workers may be dying, with us
+                    self.client.unregister_worker_plugin(self.plugin.name)
+
     def _run_open(self) -> bool:
         """Have all units computed that nobody else is computing; whether there were any."""
         self.sources = {split: self._claimed(split) for split in dict.fromkeys(unit.split for unit in self.open)}
-        plugin = _Cells(self.protocol, self.images)
-        self._call(self.client.register_plugin, plugin)
         try:
-            self._check_versions()
             self._fill()
             any_at_all = bool(self.running)
             while self.running:
@@ -92,9 +101,6 @@ class _Distributed(Sweep):
             return any_at_all
         finally:
             self._give_up()
-            if self.client.status == "running":
-                with suppress(OSError, TimeoutError):  # of a worker that is dying
-                    self.client.unregister_worker_plugin(plugin.name)
 
     def _fill(self) -> None:
         """Give every worker as much as it has threads for, and one unit more, so that it never waits."""
@@ -109,7 +115,7 @@ class _Distributed(Sweep):
 
     def _submit(self, unit: Unit, worker: str) -> None:
         """Have a unit computed by a worker, or by another if that one is not there any more."""
-        future = self.client.submit(_compute, _Cells.name, unit, workers=[worker], allow_other_workers=True, pure=False)
+        future = self.client.submit(_compute, self.plugin.name, unit, workers=[worker], allow_other_workers=True, pure=False)
         self.running[future.key] = (unit, future, worker)
         future.add_done_callback(self.events.put)
 
@@ -120,7 +126,7 @@ class _Distributed(Sweep):
         self.threads = dict(self._call(self.client.nthreads))
         self.looked_at_workers = time.monotonic()
         while not self.threads:  # they may be on their way
-            self.watcher.waiting(sum(map(len, self.open)))
+            self.watcher.no_workers()
             time.sleep(_LOOK)
             self.threads = dict(self._call(self.client.nthreads))
 
@@ -150,6 +156,8 @@ class _Distributed(Sweep):
         unit, _, worker = self.running.pop(future.key)
         if future.status == "error":
             error = future.exception()
+            if isinstance(error, MissingExtraError | LookupError):  # of the worker, not of the cells
+                raise ClusterError(f"the worker at {worker} cannot compute cells: {type(error).__name__}: {error}")
             outcome = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
             computed: Computed = [(group, depth, outcome, 0.0) for group in unit.groups for depth in group.depths]
         elif future.status == "finished":
@@ -165,7 +173,8 @@ class _Distributed(Sweep):
         """What is still being computed is not wanted any more."""
         futures = [future for _, future, _ in self.running.values()]
         if futures and self.client.status == "running":
-            self.client.cancel(futures, force=True)
+            with suppress(Exception):  # workers may be dying, with us
+                self.client.cancel(futures, force=True)
         for unit, _, _ in self.running.values():
             self.store.release(unit.number)
         self.running = {}
@@ -192,24 +201,27 @@ class _Distributed(Sweep):
 
 
 class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
-    """A protocol and its images, on a worker."""
-
-    name = "mnngp-cells"
-    idempotent = False  # a later sweep brings its own
+    """A protocol and its images, on a worker. Each sweep has its own name for them: several may share a cluster."""
 
     def __init__(self, protocol: Protocol, images: Images) -> None:
         self.protocol, self.images = protocol, images
+        self.name = f"mnngp-cells-{uuid.uuid4().hex}"
 
     def setup(self, worker: Any) -> None:
         """The worker has it now."""
         self.test = Test(self.protocol, self.images)
         self.kept: OrderedDict[Split, Prepared] = OrderedDict()
         self.lock = threading.Lock()
-        if worker.state.nthreads > 1:  # as many cells as threads run side by side
-            threadpool_limits(limits=1, user_api="blas")
+        # As many cells as the worker has threads run side by side.
+        self.limit = threadpool_limits(limits=1, user_api="blas") if worker.state.nthreads > 1 else None
+
+    def teardown(self, worker: Any) -> None:
+        """The sweep is over."""
+        if self.limit is not None:
+            self.limit.restore_original_limits()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"protocol": self.protocol, "images": self.images}
+        return {"protocol": self.protocol, "images": self.images, "name": self.name}
 
     def compute(self, unit: Unit) -> Computed:
         """Compute the cells of a unit."""
@@ -221,9 +233,19 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
                     self.kept.popitem(last=False)
                 data = Prepared(self.protocol, self.images, self.test, unit.split, kinds)
             self.kept[unit.split] = data
-        with limited(unit.split.n_train <= SMALL, {unit.groups[0].kind}), warnings.catch_warnings():
+        with self._alone(unit), warnings.catch_warnings():
             warnings.simplefilter("ignore", AccuracyWarning)  # what had to be added to the noise is in each result
             return list(data.outcomes(unit.groups, _go_on))
+
+    def _alone(self, unit: Unit) -> AbstractContextManager[None]:
+        """The threads of a cell. Cells that overlap must not each set what is the process's, and put it back."""
+        if self.limit is None:
+            return limited(unit.split.n_train <= SMALL, {unit.groups[0].kind})
+        if unit.groups[0].kind == "finite":
+            import torch
+
+            torch.set_num_threads(1)  # of this thread
+        return nullcontext()
 
 
 def _compute(name: str, unit: Unit) -> Computed:

@@ -366,8 +366,8 @@ def _needed(prefix: str, table: Mapping[str, Any], key: str) -> Any:
 
 
 def _seed(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InputError(f"data.seed must be a whole number that is not negative, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise InputError(f"data.seed must be a whole number from 0 to 2⁶³ - 1, got {value!r}")
     return value
 
 

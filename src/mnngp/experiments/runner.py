@@ -28,7 +28,9 @@ from mnngp.kernels import threads
 
 Finished = list[tuple[str, Result]]  # cells of one group, by their keys
 SMALL = 2048  # training images up to which a cell is one thread's work
-_PARAMETERS = 1 << 26  # of finite networks that are trained together
+_PARAMETERS = 1 << 26  # of finite networks that are trained together, of which there are at most
+_MOST_TOGETHER = 256
+_INPUTS = 3072  # of the largest images
 _POLL = 0.5  # seconds between two looks at what other processes have finished
 
 
@@ -47,6 +49,9 @@ class Watcher(typing.Protocol):
     def waiting(self, cells: int) -> None:
         """All that is left is being computed by other processes."""
 
+    def no_workers(self) -> None:
+        """The cluster has no workers yet, or any more."""
+
 
 class _Nobody:
     """A watcher that does not mind."""
@@ -58,6 +63,8 @@ class _Nobody:
     def finished(self, results: Sequence[Result]) -> None: ...
 
     def waiting(self, cells: int) -> None: ...
+
+    def no_workers(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -96,19 +103,18 @@ def units(protocol: Protocol) -> list[Unit]:
             parts.append([group])
             continue
         for depth in group.depths:
-            cell = group.at((depth,))
             shape = (group.split, group.width, group.rank, depth, group.training)
-            if group.width is not None and len(shapes.get(shape, ())) in range(1, _together(group.width, group.rank or 1, depth)):
-                shapes[shape].append(cell)
-            else:
-                shapes[shape] = [cell]
+            room = 0 if group.width is None else _together(group.width, group.rank or 1, depth) - len(shapes.get(shape, ()))
+            if shape not in shapes or room <= 0:
+                shapes[shape] = []
                 parts.append(shapes[shape])
+            shapes[shape].append(group.at((depth,)))
     return [Unit(number, tuple(part)) for number, part in enumerate(parts)]
 
 
 def _together(width: int, rank: int, depth: int) -> int:
     """How many networks of finite width are trained at once: small ones gain by company, large ones need the memory."""
-    return max(1, _PARAMETERS // (width * width * rank * depth))
+    return max(1, min(_MOST_TOGETHER, _PARAMETERS // (width * rank * (_INPUTS + width * (depth - 1)))))
 
 
 def run(protocol: Protocol, store: Store, images: Images, watcher: Watcher | None = None) -> None:
@@ -191,6 +197,8 @@ class Sweep:
         """Compute what is claimable of a split, as many units at a time as there are threads for."""
         small = split.n_train <= SMALL
         workers = threads.count() if small else 1
+        if any(_together(group.width or 1, group.rank or 1, max(group.depths)) == 1 for group in self._finite(split)):
+            workers = 1  # each may take gigabytes
         queue = self._claimed(split)
         ahead = [unit for _, unit in zip(range(workers), queue, strict=False)]
         if not ahead:
@@ -213,6 +221,10 @@ class Sweep:
                 raise
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
+
+    def _finite(self, split: Split) -> Iterator[Group]:
+        """The open groups of a split that are networks of finite width."""
+        return (group for unit in self.open if unit.split == split for group in unit.groups if group.width is not None)
 
     def _claimed(self, split: Split) -> Iterator[Unit]:
         """Units of a split, claimed one by one. What others have finished is looked up after the claim: nothing is done twice."""

@@ -255,6 +255,8 @@ class Store:
                 )
             values.append(value)
         result = Result(*values)
+        if min(result.weight_var, result.bias_var) < 0.0 or (result.kind == "finite") != (result.width is not None):
+            raise StoreError(f"{self.path} holds a network that cannot be: {result}; it was changed or damaged")
         if result.status not in STATUS or (result.status == "done") == (result.test_accuracy is None):
             raise StoreError(f"{self.path} holds a cell with the status {result.status!r}; it was changed or damaged")
         return result

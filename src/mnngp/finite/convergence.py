@@ -91,7 +91,7 @@ def agreement(
     Parameters
     ----------
     kernel : MaxoutKernel
-        With one ``weight_var`` and one ``bias_var`` for all layers, as the printed recursion has them.
+        Of kind "nngp", with one ``weight_var`` and one ``bias_var`` for all layers, as the printed recursion has them.
     X : array of shape (n, d)
         A few points.
     width, networks : int
@@ -113,7 +113,11 @@ def agreement(
     way = WAYS[checks.one_of("draw", draw, tuple(WAYS))]
     if checks.positive_int("networks", networks) < 2:
         raise InputError("networks must be 2 or more, for a standard error, got 1")
-    exact = type(kernel)(**{**kernel.get_params(), "kind": "nngp"})(X)
+    points, *_ = setting(kernel, X)
+    if kernel.kind != "nngp":
+        raise InputError(f'kernel must be of kind "nngp", got {kernel!r}; for tangent kernels there is tangent_agreement')
+    exact = kernel(points)
+    _not_zero(np.diag(exact))
     draws = way(kernel, X, width, networks, seed=seed, told=told)
     squares = np.sum((draws.covariances - exact) ** 2, axis=(1, 2)) / np.sum(exact**2)
     variance = draws.covariances[:, 0, 0]
@@ -137,6 +141,13 @@ def agreement(
     )
 
 
+def _not_zero(variances: Array) -> None:
+    """Where the kernel is zero all networks are, and errors relative to it have no meaning."""
+    if not np.all(variances):
+        row = int(np.argmin(variances != 0.0))
+        raise InputError(f"X must have no point where the kernel is zero (the origin, if bias_var is 0), got such a one: X[{row}]")
+
+
 def score(samples: Array, exact: Array) -> float:
     """The largest entry of ``|mean - exact|``, in standard errors of the mean."""
     error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
@@ -156,8 +167,8 @@ def printed_kernel(kernel: MaxoutKernel, X: Any) -> Array:
     return np.asarray(K)
 
 
-def exact_kurtosis(kernel: MaxoutKernel, X: Any, width: int) -> Array:
-    """The excess kurtosis of a finite network's output at each point.
+def exact_kurtosis(kernel: MaxoutKernel, X: Any, width: int | Sequence[int] | NDArray[Any]) -> Array:
+    """The excess kurtosis of a finite network's output at each point or, for a single point, at each of several widths.
 
     For given V_l the units of the next layer are independent, √V_l times the maximum m of ``rank`` standard normals, hence
 
@@ -174,9 +185,17 @@ def exact_kurtosis(kernel: MaxoutKernel, X: Any, width: int) -> Array:
     [1.   0.01]
     """
     points, weight_var, bias_var = setting(kernel, X)
+    if np.ndim(width) == 0:
+        checks.positive_int("width", width)
+    else:
+        for index, value in enumerate(width):  # type: ignore[arg-type]
+            checks.positive_int(f"width[{index}]", value)
+        if len(points) > 1:
+            raise InputError(f"width must be one number for {len(points)} points, or X a single point, got {width!r}")
     widths = np.asarray(width, dtype=np.float64)
     second, fourth = Maxout(kernel.rank).second_moment, _fourth_moment(kernel.rank)
     mean = bias_var[0] + weight_var[0] * np.sum(points**2, axis=1) / points.shape[1] + 0.0 * widths
+    _not_zero(mean)
     square = mean**2
     for w, b in zip(weight_var[1:], bias_var[1:], strict=True):
         square = b**2 + 2.0 * b * w * second * mean + w**2 * (second**2 + (fourth - second**2) / widths) * square
@@ -235,6 +254,7 @@ def tangent_agreement(
     if checks.positive_int("networks", networks) < 2:
         raise InputError("networks must be 2 or more, for a standard error, got 1")
     exact = type(kernel)(**{**kernel.get_params(), "kind": "ntk"})(points)
+    _not_zero(np.diag(exact))
     variances: dict[str, Any] = {"weight_var": weight_var, "bias_var": bias_var, "parametrization": "ntk"}
     samples = np.empty((networks, len(points), len(points)))
     for index, own in enumerate(network_seeds(seed, networks)):

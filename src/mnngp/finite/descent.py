@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mnngp import checks
 from mnngp.errors import InputError
-from mnngp.finite.network import MaxoutNetwork
+from mnngp.finite.network import MaxoutNetwork, input_tensor, real_array, tensor_like
 from mnngp.finite.sampling import Told, network_seeds, weights
 from mnngp.inference import GradientFlow
 from mnngp.kernels import MaxoutKernel
@@ -67,9 +67,10 @@ def descend(networks: Sequence[MaxoutNetwork], X: Any, y: Any, *, step: float, r
     model = networks[0]
     parameters, buffers = torch.func.stack_module_state(list(networks))
     parameters = {name: value.detach().clone().requires_grad_() for name, value in parameters.items()}
-    known, target, unknown = (
-        torch.tensor(np.asarray(value)).to(model.weights[0]) for value in (checks.points("X", X, model.inputs), y, new)
-    )
+    known, unknown = input_tensor("X", X, model), input_tensor("new", new, model)
+    target = tensor_like(real_array("y", y), model.weights[0].detach())
+    if target.shape != known.shape[:1]:
+        raise InputError(f"y must have one number for each of the {len(known)} rows of X, got shape {tuple(target.shape)}")
 
     def outputs(points: torch.Tensor) -> torch.Tensor:
         return torch.vmap(lambda own: torch.func.functional_call(model, own, (points,)))({**parameters, **buffers})[..., 0]

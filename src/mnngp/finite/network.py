@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from mnngp import checks
 from mnngp.errors import InputError
 from mnngp.kernels import MaxoutKernel
 
+Array = NDArray[Any]
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -44,8 +46,9 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
     parametrization : {"standard", "ntk"}
         What the parameters are, see above. At the start it makes no difference.
     seed : int, optional
-        Of the initial parameters; equal seeds give equal networks of one dtype, on every device.
-    dtype : {"float32", "float64"}
+        Of the initial parameters; equal seeds give equal networks of one dtype, on every device. None: a seed that PyTorch's
+        own generator draws, so ``torch.manual_seed`` decides.
+    dtype : {"float32", "float64"}, or torch.float32, torch.float64
     device : str or torch.device
         Any that PyTorch has.
 
@@ -72,7 +75,7 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         bias_std: float | None = None,
         parametrization: str = "standard",
         seed: int | None = None,
-        dtype: str = "float32",
+        dtype: str | torch.dtype = "float32",
         device: Any = "cpu",
     ) -> None:
         super().__init__()
@@ -80,14 +83,13 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         for name, value in sizes.items():
             setattr(self, name, checks.positive_int(name, value))
         self.parametrization = checks.one_of("parametrization", parametrization, ("standard", "ntk"))
-        kind = DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
+        kind = torch_dtype(dtype)
         fan_ins = [inputs, *[width] * depth]
         self.deviations = _deviations(fan_ins, weight_var, bias_var, weight_std, bias_std)
-        generator = torch.Generator()  # of the CPU, so that a seed means the same everywhere
+        self._given = _given(weight_var, bias_var, weight_std, bias_std)
         if seed is None:
-            generator.seed()
-        else:
-            generator.manual_seed(_seed(seed))
+            seed = int(torch.randint(2**63 - 1, (), device="cpu"))
+        generator = torch.Generator().manual_seed(_seed(seed))  # of the CPU, so that a seed means the same everywhere
         self.weights, self.biases = torch.nn.ParameterList(), torch.nn.ParameterList()
         for index, (fan_in, deviation) in enumerate(zip(fan_ins, self.deviations, strict=True)):
             shape = (rank, width) if index < depth else (outputs,)
@@ -129,7 +131,47 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
     def extra_repr(self) -> str:
         """What ``print`` shows."""
         names = ("width", "rank", "depth", "inputs", "outputs", "parametrization")
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        shown = {name: getattr(self, name) for name in names} | self._given
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items())
+
+
+def torch_dtype(dtype: object) -> torch.dtype:
+    """The dtype of that name, or that dtype itself, if networks can have it."""
+    if isinstance(dtype, torch.dtype) and dtype in DTYPES.values():
+        return dtype
+    return DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
+
+
+def real_array(name: str, value: Any) -> Array:
+    """Return a tensor, or what NumPy makes an array of, as a numeric array."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # NumPy has no bfloat16
+    return checks.real_array(name, value)
+
+
+def tensor_like(array: Array, like: torch.Tensor) -> torch.Tensor:
+    """An array of any layout as a tensor, with the dtype and the device of ``like``."""
+    # PyTorch refuses negative strides and other machines' numbers, and warns of arrays that cannot be written to.
+    kind = np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
+    return torch.from_numpy(np.require(array, kind, ["C", "W"])).to(like)
+
+
+def input_tensor(name: str, value: Any, network: MaxoutNetwork) -> torch.Tensor:
+    """Points (points, inputs) as a tensor for the network."""
+    array = checks.points(name, real_array(name, value))
+    if array.shape[1] != network.inputs:
+        raise InputError(f"{name} must have {network.inputs} columns, as many as the network has inputs, got shape {array.shape}")
+    return tensor_like(array, network.weights[0].detach())
+
+
+def _given(weight_var: Any, bias_var: Any, weight_std: float | None, bias_std: float | None) -> dict[str, Any]:
+    """The initialisation, in the words and numbers of its two arguments."""
+    if weight_std is None:
+        values = {"weight_var": 1.0 if weight_var is None else weight_var, "bias_var": 0.1 if bias_var is None else bias_var}
+    else:
+        values = {"weight_std": weight_std, "bias_std": bias_std or 0.0}
+    return {name: np.asarray(value, dtype=np.float64).tolist() for name, value in values.items()}
 
 
 def _deviations(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def convergence(study: Study) -> Figure:
     Parameters
     ----------
     study : Study
-        As ``mnngp.finite.study`` returns it. Parts that it has nothing for are left out.
+        As ``mnngp.finite.study`` returns it. Parts that it has nothing for are left out, and so are numbers that are not finite.
 
     Returns
     -------
@@ -60,29 +61,35 @@ def convergence(study: Study) -> Figure:
 
 def _errors(ax: Axes, rows: Sequence[Any], title: str) -> None:
     """Relative squared errors against width, with bars of two standard errors, and a line of slope -1."""
+    # The scale comes first: an axis without points cannot be made logarithmic afterwards.
+    ax.set(title=title, xlabel="width", ylabel="relative squared error", xscale="log", yscale="log")
     kinds = _kinds(rows)
-    for (rank, depth), chosen in kinds.items():
+    for (rank, depth), group in kinds.items():
         style = _style(kinds, rank, depth)
+        chosen = [row for row in group if _drawable(row.squared_error) and np.isfinite(row.squared_error_std)]
         values, errors = (np.array([getattr(row, name) for row in chosen]) for name in ("squared_error", "squared_error_std"))
         below = np.minimum(2.0 * errors, 0.9 * values)  # a logarithmic axis has no room for zero
         ax.errorbar([row.width for row in chosen], values, yerr=[below, 2.0 * errors], label=f"rank {rank}, depth {depth}", **style)
     width = np.array([rows[0].width, max(row.width for row in rows)])
-    top = 1.8 * max(row.squared_error * row.width for row in rows)
-    ax.plot(width, top / width, color=GREY, lw=1.0, ls=":", label="slope −1")
-    ax.set(title=title, xlabel="width", ylabel="relative squared error", xscale="log", yscale="log")
+    top = 1.8 * max((row.squared_error * row.width for row in rows if _drawable(row.squared_error)), default=np.nan)
+    if _drawable(top):
+        ax.plot(width, top / width, color=GREY, lw=1.0, ls=":", label="slope −1")
     _label(ax, rows)
     ax.legend(fontsize=8, frameon=False)
 
 
 def _kurtosis(ax: Axes, rows: Sequence[Agreement]) -> None:
     """Excess kurtosis of an output: measured, on the exact line."""
+    ax.set(title="Excess kurtosis of an output", xlabel="width", ylabel="drawn; lines: exact", xscale="log", yscale="log")
     kinds = _kinds(rows)
     for (rank, depth), chosen in kinds.items():
         style = _style(kinds, rank, depth)
-        widths = [row.width for row in chosen]
-        ax.plot(widths, [row.exact_kurtosis for row in chosen], color=style["color"], lw=1.0, ls=style["ls"])
-        ax.plot(widths, [row.kurtosis for row in chosen], label=f"rank {rank}, depth {depth}", **{**style, "ls": "none"})
-    ax.set(title="Excess kurtosis of an output", xlabel="width", ylabel="drawn; lines: exact", xscale="log", yscale="log")
+        exact, drawn = (
+            [(row.width, getattr(row, name)) for row in chosen if _drawable(getattr(row, name))]
+            for name in ("exact_kurtosis", "kurtosis")
+        )
+        ax.plot(*np.reshape(exact, (-1, 2)).T, color=style["color"], lw=1.0, ls=style["ls"])
+        ax.plot(*np.reshape(drawn, (-1, 2)).T, label=f"rank {rank}, depth {depth}", **{**style, "ls": "none"})
     _label(ax, rows)
     ax.legend(fontsize=8, frameon=False)
 
@@ -94,6 +101,8 @@ def _densities(ax: Axes, rows: Sequence[Agreement]) -> None:
     for row, color in zip(shown, COLORS, strict=False):
         # The kernel's variance is the exact mean of V: no network is biased in it.
         deviation = np.sqrt(row.draws.covariances[:, 0, 0] / rows[-1].draws.covariances[:, 0, 0].mean())
+        if not _drawable(deviation):
+            continue
         density = np.array([np.mean(np.exp(-0.5 * (place / deviation) ** 2) / deviation) for place in grid])
         ax.semilogy(grid, density / np.sqrt(2.0 * np.pi), color=color, lw=1.4, label=f"width {row.width:,}")
     ax.semilogy(grid, np.exp(-0.5 * grid**2) / np.sqrt(2.0 * np.pi), color="#222222", lw=1.0, ls="--", label="Gaussian")
@@ -106,11 +115,12 @@ def _trained(ax: Axes, descent: DescentAgreement) -> None:
     """Trained networks at the end, on what is foretold for each, in the band of the limit."""
     angles = PLACES / np.pi
     mean, std = descent.mean[-1], descent.std[-1]
+    foretold, trained = (np.where(np.isfinite(values), values, np.nan) for values in (descent.foretold[-1], descent.trained[-1]))
     ax.fill_between(angles, mean - 1.96 * std, mean + 1.96 * std, color="#dbe9f6", lw=0, label="limit: mean, 95 %")
     ax.plot(angles, mean, color=COLORS[0], lw=1.2)
     for index, color in zip(range(min(3, descent.networks)), COLORS[1:], strict=False):
-        ax.plot(angles, descent.foretold[-1, index], color=color, lw=1.2, label="foretold" if index == 0 else None)
-        ax.plot(angles, descent.trained[-1, index], "o", color=color, ms=2.4, label="trained" if index == 0 else None)
+        ax.plot(angles, foretold[index], color=color, lw=1.2, label="foretold" if index == 0 else None)
+        ax.plot(angles, trained[index], "o", color=color, ms=2.4, label="trained" if index == 0 else None)
     ax.plot(ANGLES / np.pi, np.sin(ANGLES), "o", color="#222222", ms=5, label="data", zorder=5)
     ax.set(title=f"Trained, rank {descent.rank}, depth {descent.depth}, width {descent.width:,}", xlabel="angle of the input / π")
     ax.legend(fontsize=8, frameon=False, ncols=2, loc="upper left")
@@ -119,13 +129,17 @@ def _trained(ax: Axes, descent: DescentAgreement) -> None:
 
 
 def _label(ax: Axes, rows: Sequence[Any]) -> None:
-    """Write the widths below the axis, where there is room for them."""
-    places: list[int] = []
-    for width in sorted({row.width for row in rows}, reverse=True):
-        if not places or places[-1] >= 4 * width:
-            places.append(width)
-    ax.set_xticks(places, [f"{width:,}" for width in places])
+    """Write the widths below the axis, aslant where they are close."""
+    places = sorted({row.width for row in rows})
+    aslant: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    close = any(right < 4 * left for left, right in pairwise(places))
+    ax.set_xticks(places, [f"{width:,}" for width in places], **(aslant if close else {}))
     ax.minorticks_off()
+
+
+def _drawable(values: Any) -> bool:
+    """Whether a logarithmic axis has a place for them."""
+    return bool(np.all(np.isfinite(values) & (np.asarray(values) > 0.0)))
 
 
 def _kinds(rows: Sequence[Any]) -> dict[tuple[int, int], list[Any]]:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from mnngp import checks
 from mnngp.errors import InputError
-from mnngp.finite.network import DTYPES, _seed
+from mnngp.finite.network import _seed, torch_dtype
 from mnngp.kernels import MaxoutKernel
 
 Array = NDArray[np.float64]
@@ -136,7 +136,15 @@ def weights(kernel: MaxoutKernel, width: int, inputs: int) -> int:
 
 
 def passing_network(
-    X: Any, width: int, rank: int, weight_var: Any, bias_var: Any, *, seed: int, dtype: str = "float32", block: int = BLOCK
+    X: Any,
+    width: int,
+    rank: int,
+    weight_var: Any,
+    bias_var: Any,
+    *,
+    seed: int,
+    dtype: str | torch.dtype = "float32",
+    block: int = BLOCK,
 ) -> tuple[Array, Array]:
     """The hidden units and the output of the ``MaxoutNetwork`` of that seed, which never exists as a whole.
 
@@ -150,7 +158,7 @@ def passing_network(
         The variances of each affine map: they also say the depth.
     seed : int
         That of the ``MaxoutNetwork``.
-    dtype : {"float32", "float64"}
+    dtype : {"float32", "float64"}, or torch.float32, torch.float64
         That of the ``MaxoutNetwork``.
     block : int
         Weights that are held at a time.
@@ -170,7 +178,7 @@ def passing_network(
     >>> bool(np.allclose(output, network(torch.eye(3)).detach()[:, 0], atol=1e-6))
     True
     """
-    kind = DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
+    kind = torch_dtype(dtype)
     generator = torch.Generator().manual_seed(_seed(seed))
     hidden = torch.tensor(X, dtype=kind)
     last = len(weight_var) - 1

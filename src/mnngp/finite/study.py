@@ -99,7 +99,8 @@ def convergence_study(
     ranks, depths, widths : sequences of int
         All combinations are drawn.
     networks : int
-        How many of the largest width. A width that is k times smaller gets k times as many, up to twenty times.
+        How many of the largest width. A width that is k times smaller gets k times as many, up to twenty times. Tangent kernels
+        are of at most so many networks, and at least 16; for training at least 4.
     weight_var : float, optional
         The critical one of each rank by default.
     bias_var : float

@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnngp import checks
 from mnngp.errors import InputError
-from mnngp.finite.network import MaxoutNetwork
+from mnngp.finite.network import MaxoutNetwork, input_tensor
 
 
 def tangent_kernel(network: MaxoutNetwork, X: Any, Y: Any = None, *, output: int = 0) -> NDArray[np.float64]:
@@ -53,8 +52,8 @@ def tangent_kernel(network: MaxoutNetwork, X: Any, Y: Any = None, *, output: int
         raise InputError(f"network must be a MaxoutNetwork, got {type(network).__name__}")
     if isinstance(output, bool) or not isinstance(output, int | np.integer) or not 0 <= output < network.outputs:
         raise InputError(f"output must be one of 0 to {network.outputs - 1}, got {output!r}")
-    left = checks.points("X", X, network.inputs)
-    points = left if Y is None else np.concatenate([left, checks.points("Y", Y, network.inputs)])
+    left = input_tensor("X", X, network)
+    points = left if Y is None else torch.cat([left, input_tensor("Y", Y, network)])
     total = np.zeros((len(points), len(points)))
     for index, (hidden, delta) in enumerate(_layers(network, points, output)):
         weight_std, bias_std = network.deviations[index] if network.parametrization == "ntk" else (1.0, 1.0)
@@ -62,9 +61,9 @@ def tangent_kernel(network: MaxoutNetwork, X: Any, Y: Any = None, *, output: int
     return total if Y is None else total[: len(left), len(left) :]
 
 
-def _layers(network: MaxoutNetwork, points: Any, output: int) -> list[tuple[Any, Any]]:
+def _layers(network: MaxoutNetwork, points: torch.Tensor, output: int) -> list[tuple[Any, Any]]:
     """For each affine map what comes in, ``h_{l-1}``, and the gradient of the output in its values, ``δ_l``: a row a point."""
-    hidden = torch.tensor(points).to(network.weights[0])
+    hidden = points.clone()  # which may be the caller's own numbers
     inputs, values = [], []
     with torch.enable_grad():
         for index in range(network.depth + 1):

@@ -16,7 +16,7 @@ arithmetic on those is many times slower. In a step they are taken as zero, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from mnngp import checks
 from mnngp.errors import InputError
-from mnngp.finite.network import MaxoutNetwork
+from mnngp.finite.network import MaxoutNetwork, real_array, tensor_like
 from mnngp.finite.schedule import Training
 from mnngp.finite.stack import Shape, Stack
 from mnngp.progress import Done
@@ -35,6 +35,7 @@ Array = NDArray[Any]
 Data = tuple[torch.Tensor, torch.Tensor]  # points (sets, points, inputs), targets (sets, points, outputs)
 _MEMORY = 1 << 31  # bytes for networks that are trained at once, beside the data; more networks are trained part by part
 _CHUNK = 1 << 24  # numbers in a layer of all networks when predicting
+_DTYPES = (torch.float16, torch.float32, torch.float64)  # those that NumPy has, too
 
 
 @dataclass
@@ -81,10 +82,10 @@ def train(
     ----------
     networks : MaxoutNetwork, or a sequence of them
         Of one width, rank, depth, number of inputs and outputs, parametrisation, dtype and device; they may differ in their
-        initialisation. More than fit into 2 GB are trained part by part.
+        initialisation. All of their parameters are trained. More than fit into 2 GB are trained part by part.
     X, Y : arrays or tensors (points, inputs), (points, outputs)
-        Shared by all networks. Or (sets, points, inputs), (sets, points, outputs): several sets of points, each for an equal part
-        of the networks, the first for the first of them and so on.
+        Shared by all networks; with one output Y may be (points,). Or (sets, points, inputs), (sets, points, outputs): several
+        sets of points, each for an equal part of the networks, the first for the first of them and so on.
     training : Training
         Optimiser, learning rate, epochs, batches, early stopping; the default is the paper's.
     validation : pair of arrays or tensors, optional
@@ -92,8 +93,8 @@ def train(
     progress : callable, optional
         Is told what part of the work an epoch was; the parts add up to one.
     stop : callable, optional
-        Is called before each step. What it raises ends the training: the networks are then as before, or, with early stopping, the
-        best so far.
+        Is called before each step. What it raises ends the training, as Ctrl-C does: the networks then have the parameters of their
+        last finished step or, with early stopping, the best so far.
 
     Returns
     -------
@@ -111,6 +112,18 @@ def train(
     (8, 50, 1)
     """
     group = _group(networks)
+    if not isinstance(training, Training):
+        raise InputError(f"training must be a Training, such as Training(epochs=10), got {training!r}")
+    for number, network in enumerate(group):
+        for name, parameter in network.named_parameters():
+            if not parameter.requires_grad:
+                raise InputError(
+                    f"networks must have no fixed parameters, got requires_grad=False for {name} of networks[{number}]: "
+                    "train trains all of them; to train some, write your own loop"
+                )
+    if validation is not None and not (isinstance(validation, tuple | list) and len(validation) == 2):
+        several = f" of length {len(validation)}" if isinstance(validation, tuple | list) else ""
+        raise InputError(f"validation must be a pair (X, Y) of points and targets, got {type(validation).__name__}{several}")
     data = _data("X", X, "Y", Y, group)
     judge = None if validation is None else _data("validation[0]", validation[0], "validation[1]", validation[1], group)
     if judge is not None and len(judge[0]) != len(data[0]):
@@ -175,19 +188,18 @@ class _Run:
     def run(self, progress: Done, stop: Callable[[], None] | None) -> list[History]:
         epochs = self.training.epochs
         generator = torch.Generator().manual_seed(int(self.training.seed))
-        for epoch in range(1, epochs + 1):
-            self._epoch(generator, stop)
-            if self.judge is not None:
-                self._validate(self.judge)
-            if not self.going:
-                progress((epochs - epoch + 1) / epochs)
-                break
-            self._leave_out_finished()
-            progress(1.0 / epochs)
-        if self.training.patience is None:
-            for row, index in enumerate(self.rows):
-                if index in self.going:
-                    self._store(row)
+        try:
+            for epoch in range(1, epochs + 1):
+                self._epoch(generator, stop)
+                if self.judge is not None:
+                    self._validate(self.judge)
+                if not self.going:
+                    progress((epochs - epoch + 1) / epochs)
+                    break
+                self._leave_out_finished()
+                progress(1.0 / epochs)
+        finally:  # what was learnt until an interrupt is not lost; a step changes all parameters in one operation
+            self._store_unfinished()
         return self.histories
 
     def _epoch(self, generator: torch.Generator, stop: Callable[[], None] | None) -> None:
@@ -216,10 +228,10 @@ class _Run:
     def _diverged(self, row: int) -> None:
         index = self.rows[row]
         if index in self.going:
-            self.going.remove(index)
-            self.histories[index].diverged = True
             if self.training.patience is None:
                 self._store(row)
+            self.going.remove(index)
+            self.histories[index].diverged = True
 
     def _validate(self, judge: Data) -> None:
         """What the networks make of other points; those that get no better are finished."""
@@ -246,14 +258,23 @@ class _Run:
         self.stack.store(row, self.networks[index])
         self.histories[index].kept = self.histories[index].epochs
 
+    def _store_unfinished(self) -> None:
+        """The same for all networks that are not finished; with early stopping they have their best parameters already."""
+        if self.training.patience is None:
+            for row, index in enumerate(self.rows):
+                if index in self.going:
+                    self._store(row)
+
     def _leave_out_finished(self) -> None:
         """Networks that share their points need not stay in the stack until the last of them is finished."""
         rows = [row for row, index in enumerate(self.rows) if index in self.going]
         if len(rows) == len(self.rows) or len(self.data[0]) > 1:
             return
+        self._store_unfinished()  # and no rows for now: an interrupt in between must not take one network's for another's
+        kept, self.rows = [self.rows[row] for row in rows], []
         state = self.optimizer.state[self.stack.parameters]
         self.stack.keep(rows, state)
-        self.rows = [self.rows[row] for row in rows]
+        self.rows = kept
         self._optimise(state)
 
 
@@ -314,12 +335,16 @@ def _denormals_are_zero() -> bool:
 
 def _group(networks: MaxoutNetwork | Sequence[MaxoutNetwork]) -> list[MaxoutNetwork]:
     """The networks, if they can be computed as one."""
-    group = [networks] if isinstance(networks, MaxoutNetwork) else list(networks)
+    group = list(networks) if isinstance(networks, Iterable) else [networks]
     if not group or not all(isinstance(network, MaxoutNetwork) for network in group):
         raise InputError(f"networks must be a MaxoutNetwork or a sequence of them, at least one, got {networks!r}")
     if len({id(network) for network in group}) < len(group):
         raise InputError("networks must be different ones: the same is there twice")
     first = _traits(group[0])
+    if first["dtype"] not in _DTYPES:
+        raise InputError(
+            f"networks must be of dtype {', '.join(map(str, _DTYPES))}, got {first['dtype']}; network.float() makes one float32"
+        )
     for number, network in enumerate(group[1:], 1):
         for name, value in _traits(network).items():
             if value != first[name]:
@@ -337,7 +362,15 @@ def _traits(network: MaxoutNetwork) -> dict[str, Any]:
 
 
 def _data(name_x: str, X: Any, name_y: str, Y: Any, networks: Sequence[MaxoutNetwork]) -> Data:
-    points, targets = _points(name_x, X, networks[0].inputs, networks), _points(name_y, Y, networks[0].outputs, networks)
+    outputs, Y = networks[0].outputs, real_array(name_y, Y)
+    if Y.ndim == 1 and outputs == 1:
+        Y = Y[:, None]
+    elif Y.ndim < 2:
+        raise InputError(
+            f"{name_y} must have 2 dimensions (points, outputs), such as one-hot rows np.eye({outputs})[labels] - 0.1, "
+            f"got shape {Y.shape}"
+        )
+    points, targets = _points(name_x, X, networks[0].inputs, networks), _points(name_y, Y, outputs, networks)
     if points.shape[:2] != targets.shape[:2]:
         expected, got = tuple(points.shape[:2]), tuple(targets.shape[:2])
         raise InputError(f"{name_y} must have a row for each row of {name_x}, {expected} (sets, rows), got {got}")
@@ -346,10 +379,7 @@ def _data(name_x: str, X: Any, name_y: str, Y: Any, networks: Sequence[MaxoutNet
 
 def _points(name: str, value: Any, columns: int, networks: Sequence[MaxoutNetwork]) -> torch.Tensor:
     """Sets of points (sets, points, columns) for the networks."""
-    like = networks[0].weights[0]
-    if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().numpy()
-    array = checks.real_array(name, value)
+    array = real_array(name, value)
     sets = array.shape[0] if array.ndim == 3 else 1
     if len(networks) % max(sets, 1):
         raise InputError(
@@ -358,7 +388,7 @@ def _points(name: str, value: Any, columns: int, networks: Sequence[MaxoutNetwor
     array = checks.points(name, array.reshape(-1, array.shape[2]) if array.ndim == 3 else array)
     if array.shape[1] != columns:
         raise InputError(f"{name} must have {columns} columns, as many as the networks have, got shape {array.shape}")
-    return torch.as_tensor(array).to(dtype=like.dtype, device=like.device).reshape(sets, -1, columns)
+    return tensor_like(array, networks[0].weights[0].detach()).reshape(sets, -1, columns)
 
 
 def _of(data: Data, sets: slice) -> Data:

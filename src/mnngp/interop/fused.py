@@ -89,13 +89,15 @@ class Recursion(Function):  # type: ignore[misc]
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         cosines, *points = ctx.saved_tensors
         rank, tangent, symmetric = ctx.settings
-        rows, cols = Points(*points[:5]), Points(*points[5:])
         with torch.autocast("cpu", enabled=False):  # as on the way forward
             if torch.is_grad_enabled():  # the derivative is to be differentiated again
-                kernel = recursion.matrix(rows, cols, rank, tangent=tangent)
+                # Rows and columns may be the same tensors: as views each has its own derivative, and autograd adds the two.
+                points = [part.view_as(part) for part in points]
+                kernel = recursion.matrix(Points(*points[:5]), Points(*points[5:]), rank, tangent=tangent)
                 wanted = [part for part, needed in zip(points, ctx.needs_input_grad[3:], strict=True) if needed]
                 found = iter(torch.autograd.grad(kernel, wanted, gradient, create_graph=True))
                 return None, None, None, *(next(found) if needed else None for needed in ctx.needs_input_grad[3:])
+            rows, cols = Points(*points[:5]), Points(*points[5:])
             return None, None, None, *_pulled_back(cosines, gradient, rows, cols, rank, tangent, symmetric)
 
 

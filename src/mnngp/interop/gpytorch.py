@@ -270,9 +270,9 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         if not torch.isfinite(own).all() and all(torch.isfinite(part).all() for part in (x, weight_var, bias_var)):
             dtype, largest = str(x.dtype).removeprefix("torch."), x.detach().abs().max().item()
             raise OverflowingKernelError(
-                f"the kernel of {name} with itself overflows {dtype} at depth {self.depth}: {name} has entries up to {largest:.3g}, "
-                f"and weight_var is {weight_var.detach().max().item():.3g}; scale the features to the size of one, or choose a "
-                "smaller weight_var or depth"
+                f"the kernel of {name} with itself overflows {dtype} at depth {self.depth}: {name} has entries up to "
+                f"{largest:.3g}, and weight_var is {weight_var.detach().max().item():.3g}; scale the features to the size of one, "
+                "or choose a smaller weight_var or depth"
             )
         return found
 
