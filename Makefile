@@ -14,8 +14,8 @@ help:  ## show the targets
 demo: $(VENV)/.demo  ## classify digits with infinitely wide networks, and write a report (mnngp-demo.html)
 	$(BIN)/mnngp demo
 
-test: $(VENV)/.dev  ## run all tests
-	$(BIN)/python -m pytest
+test: $(VENV)/.dev  ## run all tests, a file at a time on each of up to four cores
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/.dev  ## check style (ruff) and types (mypy, strict)
 	$(BIN)/ruff check .
