@@ -175,7 +175,7 @@ def test_a_network_shows_its_initialisation(given, shown):
         ({"bias_std": 0.1}, r"weight_std is missing"),
         ({"weight_std": -1.0}, r"weight_std must be a finite number above 0, got -1\.0"),
         ({"weight_var": [1.0, 1.0]}, r"weight_var must be one number, or 4 numbers"),
-        ({"seed": -1}, r"seed must be None or a whole number .*, got -1"),
+        ({"seed": -1}, r"seed must be a whole number .*, got -1"),
     ],
 )
 def test_a_network_says_what_is_wrong(change, text):

@@ -23,6 +23,13 @@ def positive_int(name: str, value: object) -> int:
     return int(value)
 
 
+def seed(name: str, value: object) -> int:
+    """Return ``value`` as an int that every generator of random numbers takes, and a database holds."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or not 0 <= int(value) < 2**63:
+        raise InputError(f"{name} must be a whole number from 0 to 2⁶³ - 1, got {value!r}")
+    return int(value)
+
+
 def real(name: str, value: object, *, low: float, high: float = math.inf, strict: bool = False) -> float:
     """Return ``value`` as a finite float in [low, high] (``strict``: above low), or raise."""
     number = math.nan

@@ -236,7 +236,7 @@ class Protocol:
             train=train,
             validation=validation,
             repeats=checks.positive_int("data.repeats", data.get("repeats", 1)),
-            seed=_seed(data.get("seed", 0)),
+            seed=checks.seed("data.seed", data.get("seed", 0)),
             test=test,
             policy=checks.one_of("noise.policy", noise.get("policy", "paper"), ("paper", "relative")),
             noise_var=checks.real("noise.noise_var", noise.get("noise_var", 1e-10), low=0.0, high=1e6),
@@ -363,12 +363,6 @@ def _needed(prefix: str, table: Mapping[str, Any], key: str) -> Any:
     if key not in table:
         raise InputError(f"{prefix}{key} is missing")
     return table[key]
-
-
-def _seed(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise InputError(f"data.seed must be a whole number from 0 to 2⁶³ - 1, got {value!r}")
-    return value
 
 
 def _integers(key: str, value: Any, most: int | None = None) -> tuple[int, ...]:

@@ -89,7 +89,7 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         self._given = _given(weight_var, bias_var, weight_std, bias_std)
         if seed is None:
             seed = int(torch.randint(2**63 - 1, (), device="cpu"))
-        generator = torch.Generator().manual_seed(_seed(seed))  # of the CPU, so that a seed means the same everywhere
+        generator = torch.Generator().manual_seed(checks.seed("seed", seed))  # of the CPU, so that a seed means the same everywhere
         self.weights, self.biases = torch.nn.ParameterList(), torch.nn.ParameterList()
         for index, (fan_in, deviation) in enumerate(zip(fan_ins, self.deviations, strict=True)):
             shape = (rank, width) if index < depth else (outputs,)
@@ -198,9 +198,3 @@ def _one_if_equal(values: Any) -> Any:
     """A number where all are the same up to rounding (15 digits of it), else all of them."""
     first = float(f"{values[0]:.15g}")
     return first if np.allclose(values, first, rtol=1e-14, atol=0.0) else [float(f"{value:.15g}") for value in values]
-
-
-def _seed(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**63:
-        raise InputError(f"seed must be None or a whole number from 0 to 2⁶³ - 1, got {value!r}")
-    return int(value)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from mnngp import checks
 from mnngp.errors import InputError
-from mnngp.finite.network import _seed, torch_dtype
+from mnngp.finite.network import torch_dtype
 from mnngp.kernels import MaxoutKernel
 
 Array = NDArray[np.float64]
@@ -82,7 +82,7 @@ def draw_values(kernel: MaxoutKernel, X: Any, width: int, networks: int, *, seed
     """
     points, weight_var, bias_var = setting(kernel, X)
     width, networks = checks.positive_int("width", width), checks.positive_int("networks", networks)
-    rng = np.random.default_rng(_seed(seed))
+    rng = np.random.default_rng(checks.seed("seed", seed))
     batch = max(1, min(networks, BLOCK // (len(points) * kernel.rank * width)))
     covariances = np.empty((networks, len(points), len(points)))
     first = bias_var[0] + weight_var[0] * points @ points.T / points.shape[1]
@@ -127,7 +127,9 @@ def draw_weights(
 
 def network_seeds(seed: int, count: int) -> list[int]:
     """Seeds of ``count`` networks that do not overlap."""
-    return [int(state >> np.uint64(1)) for state in np.random.SeedSequence(_seed(seed)).generate_state(count, np.uint64)]
+    return [
+        int(state >> np.uint64(1)) for state in np.random.SeedSequence(checks.seed("seed", seed)).generate_state(count, np.uint64)
+    ]
 
 
 def weights(kernel: MaxoutKernel, width: int, inputs: int) -> int:
@@ -179,7 +181,7 @@ def passing_network(
     True
     """
     kind = torch_dtype(dtype)
-    generator = torch.Generator().manual_seed(_seed(seed))
+    generator = torch.Generator().manual_seed(checks.seed("seed", seed))
     hidden = torch.tensor(X, dtype=kind)
     last = len(weight_var) - 1
     for index, (w, b) in enumerate(zip(weight_var, bias_var, strict=True)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mnngp import checks
-from mnngp.errors import InputError
 
 OPTIMIZERS = ("adam", "sgd")
 
@@ -47,8 +46,7 @@ class Training:
         checks.positive_int("batch_size", self.batch_size)
         if self.patience is not None:
             checks.positive_int("patience", self.patience)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
-            raise InputError(f"seed must be a whole number from 0 to 2⁶³ - 1, got {self.seed!r}")
+        checks.seed("seed", self.seed)
 
     def __str__(self) -> str:
         text = f"{self.optimizer}, learning rate {self.learning_rate!r}, {self.epochs} epochs, batches of {self.batch_size}"
