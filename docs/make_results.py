@@ -185,7 +185,7 @@ def finite() -> str:
 def finite_figure(path: Path) -> None:
     """Figure 2: test accuracy against the number of images, finite widths and the Gaussian process, a panel a rank."""
     datasets = [dataset for dataset in ("mnist", "cifar10") if read(f"finite-{dataset}-part")]
-    figure, axes = plots.new_figure(figsize=(9.6, 3.2 * len(datasets)), nrows=len(datasets), ncols=3)
+    figure, axes = plots.new_figure(figsize=(9.6, 3.2 * len(datasets) + 0.3), nrows=len(datasets), ncols=3)
     for line, dataset in zip(axes, datasets, strict=True):
         rows = [row for row in rows_of([f"finite-{dataset}-part"]) if row.best and row.best.test_accuracy]
         widths = [None, *sorted({row.width for row in rows if row.width}, reverse=True)]
@@ -203,7 +203,7 @@ def finite_figure(path: Path) -> None:
             ax.set_xticks([], minor=True)
             ax.set_xlabel("training images")
         line[0].set_ylabel("test accuracy")
-        line[0].legend(frameon=False)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     figure.savefig(path, dpi=130)
 
 
