@@ -436,7 +436,6 @@ def test_workers_are_killed_in_the_middle(table, expected, dask_cluster, victims
 def test_no_scheduler_and_no_worker(table, tmp_path, monkeypatch):
     X, y, _ = (part[:50] for part in table)
     monkeypatch.setattr(cluster_module, "_PATIENCE", 0.3)
-    monkeypatch.setattr(cluster_module, "_CONNECT", "1s")
     with pytest.raises(ClusterError, match=r"there is no Dask scheduler at tcp://127\.0\.0\.1:1"):
         Posterior(KERNELS["plain"][0], X, y, 1e-2, solver=ClusterConjugateGradients(scheduler="tcp://127.0.0.1:1"))
     from distributed import Client

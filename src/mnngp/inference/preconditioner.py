@@ -78,7 +78,11 @@ def partial_cholesky(columns: Columns, diagonal: Vector, rank: int, seed: Any) -
         corner = block[pivots]
         # Pivots of one block may be near each other: a shift of the size of rounding keeps their corner regular.
         corner[np.diag_indices(count)] += 1e-13 * float(np.trace(corner)) + 1e-300
-        new = solve_triangular(np.linalg.cholesky(corner), block.T, lower=True).T
+        try:
+            factor = np.linalg.cholesky(corner)
+        except np.linalg.LinAlgError:  # what is left is rounding, of either sign
+            break
+        new = solve_triangular(factor, block.T, lower=True).T
         root[:, done : done + count] = new
         left = np.maximum(left - np.einsum("ij,ij->i", new, new), 0.0)
         left[pivots] = 0.0
