@@ -15,7 +15,7 @@ from mnngp.data import load, standardised
 from mnngp.errors import InputError
 from mnngp.experiments import cells, figures, report, runner, selection, tables
 from mnngp.experiments.protocol import Protocol
-from mnngp.experiments.store import _COLUMNS, Store, StoreError, _tables
+from mnngp.experiments.store import _COLUMNS, Store, StoreError
 from mnngp.finite import MaxoutNetwork, Training, predict, train
 from tests.made_up import result
 
@@ -23,6 +23,17 @@ MNNGP = Path(sys.executable).with_name("mnngp")
 FINITE = {"kind": "finite", "width": [5, 20], "rank": [2, 3], "depth": [1, 3], "weight_std": [0.01, 0.1], "bias_std": [0.1, 1.0]}
 TRAINING = {"learning_rate": 0.003, "epochs": 30, "batch_size": 32}
 INFINITE = {"activation": "maxout", "rank": [2, 3], "depth": [1, 3], "weight_var": 1.0, "bias_var": 0.1}
+
+
+# What mnngp wrote before networks of finite width, to the letter.
+FORMAT_1 = """
+CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE cell (key TEXT PRIMARY KEY, "dataset" TEXT NOT NULL, "n_train" INTEGER NOT NULL, "n_validation" INTEGER NOT NULL, \
+"n_test" INTEGER NOT NULL, "repeat" INTEGER NOT NULL, "seed" INTEGER NOT NULL, "activation" TEXT NOT NULL, "rank" INTEGER, \
+"kind" TEXT NOT NULL, "depth" INTEGER NOT NULL, "weight_var" REAL NOT NULL, "bias_var" REAL NOT NULL, "status" TEXT NOT NULL, \
+"validation_accuracy" REAL, "validation_log_loss" REAL, "test_accuracy" REAL, "test_log_loss" REAL, "noise_var" REAL, \
+"attempts" INTEGER, "seconds" REAL, "version" TEXT NOT NULL, "commit" TEXT, "finished" TEXT NOT NULL, "error" TEXT);
+"""
 
 
 def protocol_of(*families, **data):
@@ -279,8 +290,7 @@ def test_a_store_from_before_finite_networks_is_read_and_goes_on(tmp_path):
         about = store._run()
         cells_ = [(key, *[getattr(one, name) for name in _COLUMNS[:-2]]) for _, key, one in store.news(0)]
     connection = sqlite3.connect(old)
-    for table in _tables(_COLUMNS[:-2]).values():
-        connection.execute(table)
+    connection.executescript(FORMAT_1)
     connection.executemany("INSERT INTO run VALUES (?, ?)", about.items())
     connection.executemany(f"INSERT INTO cell VALUES ({', '.join('?' * (len(_COLUMNS) - 1))})", cells_[:-2])
     connection.execute(f"PRAGMA application_id = {0x6D6E6E67}")

@@ -221,6 +221,8 @@ class Sweep:
                 raise
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
+                for unit in [*ahead, *running.values()]:  # given up: others may have them
+                    self.store.release(unit.number)
 
     def _finite(self, split: Split) -> Iterator[Group]:
         """The open groups of a split that are networks of finite width."""
