@@ -177,14 +177,7 @@ class ClusterFactor(Inverse):
         return self.factor.products(kernel.T.astype(np.float64), jointly=True)
 
     def diagonal(self, chosen: NDArray[np.int64] | None = None) -> Vector:
-        chosen = np.arange(len(self.noise_var)) if chosen is None else chosen
-        result = np.empty(len(chosen))
-        for start in range(0, len(chosen), _COLUMNS):
-            few = chosen[start : start + _COLUMNS]
-            units = np.zeros((len(few), len(self.noise_var)))
-            units[np.arange(len(few)), few] = 1.0
-            result[start : start + _COLUMNS] = self.explained(units)
-        return result
+        return self._diagonal_by_solves(np.arange(len(self.noise_var)) if chosen is None else chosen)
 
     def log_determinant(self) -> float:
         return 2.0 * math.fsum(np.log(self.factor.diagonal()))

@@ -310,13 +310,7 @@ class Iteration(Inverse):
     def diagonal(self, chosen: NDArray[np.int64] | None = None) -> Vector:
         if chosen is None:
             raise unavailable("leave-one-out predictions of all rows need")
-        result, step = np.empty(len(chosen)), self.at_a_time
-        for start in range(0, len(chosen), step):
-            few = chosen[start : start + step]
-            units = np.zeros((len(few), len(self.noise_var)))
-            units[np.arange(len(few)), few] = 1.0
-            result[start : start + step] = self.explained(units)
-        return result
+        return self._diagonal_by_solves(chosen)
 
     def log_determinant(self) -> float:
         raise unavailable("the log marginal likelihood needs")
