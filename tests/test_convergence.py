@@ -13,7 +13,7 @@ from mnngp import Maxout, MaxoutKernel
 from mnngp.commands.converge import _fit, converge
 from mnngp.errors import InputError
 from mnngp.finite import MaxoutNetwork, agreement, convergence_study, descend, draw_values, draw_weights, exact_kurtosis
-from mnngp.finite.convergence import power, printed_kernel, score, tangent_agreement
+from mnngp.finite.convergence import power_law, printed_kernel, score, tangent_agreement
 from mnngp.finite.descent import descent_agreement, foretell
 from mnngp.finite.pictures import convergence
 from mnngp.finite.sampling import network_seeds, passing_network
@@ -112,7 +112,7 @@ def test_the_squared_error_falls_like_one_over_width(rank, depth):
     """Slope -1 ± 0.15 from width 5 to 5,000. At depth 5 width 5 is too narrow for a pure power: (1 + c/width)^5 - 1 has -1.08."""
     widths, kernel = (5, 50, 500, 5000), critical(rank, depth)
     rows = [agreement(kernel, POINTS, width, min(6000, 300_000 // width), seed=1) for width in widths]
-    slope, error = power(widths, [row.squared_error for row in rows], [row.squared_error_std for row in rows])
+    slope, error = power_law(widths, [row.squared_error for row in rows], [row.squared_error_std for row in rows])
     assert error < 0.05
     assert slope == pytest.approx(-1.0, abs=0.15)
     for row in rows[1:]:  # variances at any width are as they must be; at width 5 the fourth moment has no good estimate
@@ -186,7 +186,7 @@ def test_tangent_kernel_at_width_2000(rank, depth, networks):
 def test_tangent_kernels_squared_error_falls_like_one_over_width():
     widths = (10, 50, 250)
     rows = [tangent_agreement(critical(3, 2), POINTS, width, 150, seed=1) for width in widths]
-    slope, error = power(widths, [row.squared_error for row in rows], [row.squared_error_std for row in rows])
+    slope, error = power_law(widths, [row.squared_error for row in rows], [row.squared_error_std for row in rows])
     assert error < 0.05
     assert slope == pytest.approx(-1.0, abs=0.15)
 
@@ -213,6 +213,15 @@ def test_descent_is_plain_gradient_descent():
                 parameter.data -= 0.05 * parameter.grad
 
 
+def test_a_network_that_diverges_has_no_prediction():
+    """Of two networks one begins far away, and takes steps too long for it; the other learns."""
+    networks = [MaxoutNetwork(6, 2, 1, 2, weight_var=w, parametrization="ntk", seed=1) for w in (1.0, 1e8)]
+    found = descend(networks, circle(ANGLES), np.sin(ANGLES), step=0.05, record=[0, 2000], new=circle(PLACES[:5]))
+    assert np.isfinite(found[0]).all()
+    assert np.isfinite(found[1, 0]).all()
+    assert np.isnan(found[1, 1]).all()
+
+
 @pytest.mark.parametrize("pace", [0.1, 1.7])
 def test_what_is_foretold_is_descent_of_a_linear_model(pace):
     """Also for steps that overshoot, up to 2/λ_max, and for a point that is there twice."""
@@ -231,7 +240,7 @@ def test_trained_networks_approach_the_tangent_kernels_predictor():
     """One network against the linear model from its own start; many against the mean and the spread of GradientFlow."""
     widths, X, y, new = (20, 200, 2000), circle(ANGLES), np.sin(ANGLES), circle(PLACES[::4])
     rows = [descent_agreement(critical(2, 1), X, y, new, width, 120, time=10.0, seed=3) for width in widths]
-    slope, error = power(widths, [row.squared_error for row in rows], [row.squared_error_std for row in rows])
+    slope, error = power_law(widths, [row.squared_error for row in rows], [row.squared_error_std for row in rows])
     assert error < 0.06
     assert slope == pytest.approx(-1.0, abs=0.15)
     wide = rows[-1]
@@ -377,9 +386,13 @@ def test_bad_input_is_refused():
     made = [MaxoutNetwork(2, 2, 1, 2)]
     with pytest.raises(InputError, match=r"y must have one number for each of the 4 rows of X, got shape \(4, 1\)"):
         descend(made, circle(ANGLES), np.sin(ANGLES)[:, None], step=0.1, record=[1], new=circle(PLACES))
+    with pytest.raises(InputError, match=r"new must have 2 columns, as many as the network has inputs, got shape \(4, 3\)"):
+        descend(made, circle(ANGLES), np.sin(ANGLES), step=0.1, record=[1], new=np.ones((4, 3)))
+    with pytest.raises(InputError, match="networks must have one output, got 3"):
+        descend([MaxoutNetwork(2, 2, 1, 2, 3)], circle(ANGLES), np.sin(ANGLES), step=0.1, record=[1], new=circle(PLACES))
     with pytest.raises(InputError, match="networks must be one or more, got none"):
         descend([], circle(ANGLES), np.sin(ANGLES), step=0.1, record=[1], new=circle(PLACES))
     with pytest.raises(InputError, match="two widths or more"):
-        power([5], [1.0], [0.1])
+        power_law([5], [1.0], [0.1])
     with pytest.raises(InputError, match="rank must be one or more"):
         convergence_study([])

@@ -27,11 +27,13 @@ from scipy.special import ndtr
 
 from mnngp import checks
 from mnngp.activations import Maxout
+from mnngp.activations.maxout import maximum_moment
 from mnngp.errors import InputError
 from mnngp.finite.network import MaxoutNetwork
-from mnngp.finite.sampling import Draws, Told, draw_values, draw_weights, network_seeds, setting
+from mnngp.finite.sampling import Draws, draw_values, draw_weights, network_seeds, setting
 from mnngp.finite.tangent import tangent_kernel
 from mnngp.kernels import MaxoutKernel
+from mnngp.progress import Done
 
 Array = NDArray[np.float64]
 WAYS = {"values": draw_values, "weights": draw_weights}
@@ -84,7 +86,7 @@ def agreement(
     *,
     draw: str = "values",
     seed: int = 0,
-    told: Told = lambda part: None,
+    progress: Done = lambda part: None,
 ) -> Agreement:
     """Draw networks of one width and compare them with the kernel.
 
@@ -98,7 +100,7 @@ def agreement(
         Units of each hidden layer, and how many networks: two or more, for a standard error.
     draw : {"values", "weights"}
         Which of the two ways of ``mnngp.finite.sampling``.
-    seed, told
+    seed, progress
         As for ``draw_values``.
 
     Examples
@@ -118,8 +120,7 @@ def agreement(
         raise InputError(f'kernel must be of kind "nngp", got {kernel!r}; for tangent kernels there is tangent_agreement')
     exact = kernel(points)
     _not_zero(np.diag(exact))
-    draws = way(kernel, X, width, networks, seed=seed, told=told)
-    squares = np.sum((draws.covariances - exact) ** 2, axis=(1, 2)) / np.sum(exact**2)
+    draws = way(kernel, X, width, networks, seed=seed, progress=progress)
     variance = draws.covariances[:, 0, 0]
     grid = np.linspace(-5.0, 5.0, 201) * np.sqrt(exact[0, 0])
     mixture = np.array([ndtr(place / np.sqrt(variance)).mean() for place in grid])
@@ -128,12 +129,9 @@ def agreement(
         depth=kernel.depth,
         width=width,
         networks=networks,
-        error=float(np.linalg.norm(draws.covariances.mean(axis=0) - exact) / np.linalg.norm(exact)),
-        score=score(draws.covariances, exact),
+        **_distances(draws.covariances, exact),
         printed_score=score(draws.covariances, printed_kernel(kernel, X)),
         output_score=score(draws.outputs[:, :, None] * draws.outputs[:, None, :], exact),
-        squared_error=float(squares.mean()),
-        squared_error_std=float(squares.std(ddof=1) / np.sqrt(networks)),
         kurtosis=float(3.0 * variance.var(ddof=1) / variance.mean() ** 2),
         exact_kurtosis=float(exact_kurtosis(kernel, X, width)[0]),
         distance=float(np.abs(mixture - ndtr(grid / np.sqrt(exact[0, 0]))).max()),
@@ -146,6 +144,17 @@ def _not_zero(variances: Array) -> None:
     if not np.all(variances):
         row = int(np.argmin(variances != 0.0))
         raise InputError(f"X must have no point where the kernel is zero (the origin, if bias_var is 0), got such a one: X[{row}]")
+
+
+def _distances(samples: Array, exact: Array) -> dict[str, float]:
+    """Of the samples' mean and, squared, of a single sample from what is exact."""
+    squares = np.sum((samples - exact) ** 2, axis=(1, 2)) / np.sum(exact**2)
+    return {
+        "error": float(np.linalg.norm(samples.mean(axis=0) - exact) / np.linalg.norm(exact)),
+        "score": score(samples, exact),
+        "squared_error": float(squares.mean()),
+        "squared_error_std": float(squares.std(ddof=1) / np.sqrt(len(samples))),
+    }
 
 
 def score(samples: Array, exact: Array) -> float:
@@ -193,7 +202,7 @@ def exact_kurtosis(kernel: MaxoutKernel, X: Any, width: int | Sequence[int] | ND
         if len(points) > 1:
             raise InputError(f"width must be one number for {len(points)} points, or X a single point, got {width!r}")
     widths = np.asarray(width, dtype=np.float64)
-    second, fourth = Maxout(kernel.rank).second_moment, _fourth_moment(kernel.rank)
+    second, fourth = Maxout(kernel.rank).second_moment, maximum_moment(kernel.rank, 4)
     mean = bias_var[0] + weight_var[0] * np.sum(points**2, axis=1) / points.shape[1] + 0.0 * widths
     _not_zero(mean)
     square = mean**2
@@ -201,13 +210,6 @@ def exact_kurtosis(kernel: MaxoutKernel, X: Any, width: int | Sequence[int] | ND
         square = b**2 + 2.0 * b * w * second * mean + w**2 * (second**2 + (fourth - second**2) / widths) * square
         mean = b + w * second * mean
     return np.asarray(3.0 * (square / mean**2 - 1.0))
-
-
-def _fourth_moment(rank: int) -> float:
-    """``E max(h_1, …, h_q)⁴``, by the trapezoidal rule, which is exact to rounding for so smooth an integrand."""
-    t, step = np.linspace(-12.0, 12.0, 961, retstep=True)
-    density = rank * np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi) * ndtr(t) ** (rank - 1)
-    return float(step * np.sum(t**4 * density))
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +238,7 @@ class TangentAgreement:
 
 
 def tangent_agreement(
-    kernel: MaxoutKernel, X: Any, width: int, networks: int, *, seed: int = 0, told: Told = lambda part: None
+    kernel: MaxoutKernel, X: Any, width: int, networks: int, *, seed: int = 0, progress: Done = lambda part: None
 ) -> TangentAgreement:
     """Draw networks of one width, in the parametrisation "ntk", and compare their tangent kernels with the analytic one.
 
@@ -260,21 +262,11 @@ def tangent_agreement(
     for index, own in enumerate(network_seeds(seed, networks)):
         network = MaxoutNetwork(width, kernel.rank, kernel.depth, points.shape[1], **variances, seed=own)
         samples[index] = tangent_kernel(network, points)
-        told(1.0 / networks)
-    squares = np.sum((samples - exact) ** 2, axis=(1, 2)) / np.sum(exact**2)
-    return TangentAgreement(
-        rank=kernel.rank,
-        depth=kernel.depth,
-        width=width,
-        networks=networks,
-        error=float(np.linalg.norm(samples.mean(axis=0) - exact) / np.linalg.norm(exact)),
-        score=score(samples, exact),
-        squared_error=float(squares.mean()),
-        squared_error_std=float(squares.std(ddof=1) / np.sqrt(networks)),
-    )
+        progress(1.0 / networks)
+    return TangentAgreement(kernel.rank, kernel.depth, width, networks, **_distances(samples, exact))
 
 
-def power(widths: Sequence[float], values: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
+def power_law(widths: Sequence[float], values: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
     """The exponent of a power law through measured values, by least squares on logarithms, and its standard error.
 
     Parameters
@@ -284,7 +276,7 @@ def power(widths: Sequence[float], values: Sequence[float], errors: Sequence[flo
 
     Examples
     --------
-    >>> exponent, error = power([5, 50, 500], [0.4, 0.04, 0.004], [0.04, 0.004, 0.0004])
+    >>> exponent, error = power_law([5, 50, 500], [0.4, 0.04, 0.004], [0.04, 0.004, 0.0004])
     >>> print(f"{exponent:.3f} ± {error:.3f}")
     -1.000 ± 0.031
     """

@@ -12,20 +12,23 @@ Gaussian process of ``mnngp.inference.GradientFlow`` at the time ``t = ηk``, wh
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from mnngp import checks
 from mnngp.errors import InputError
-from mnngp.finite.network import MaxoutNetwork, input_tensor, real_array, tensor_like
-from mnngp.finite.sampling import Told, network_seeds, weights
+from mnngp.finite.network import MaxoutNetwork, input_tensor, real_array
+from mnngp.finite.sampling import network_seeds, weight_count
+from mnngp.finite.schedule import Training
+from mnngp.finite.training import predict, train
 from mnngp.inference import GradientFlow
 from mnngp.kernels import MaxoutKernel
+from mnngp.progress import Done
 
 Array = NDArray[np.float64]
 
@@ -49,6 +52,7 @@ def descend(networks: Sequence[MaxoutNetwork], X: Any, y: Any, *, step: float, r
     Returns
     -------
     array of shape (len(record), networks, m)
+        NaN for a network that has diverged.
 
     Examples
     --------
@@ -64,29 +68,21 @@ def descend(networks: Sequence[MaxoutNetwork], X: Any, y: Any, *, step: float, r
         raise InputError(f"record must be numbers of steps, 0 or more, got {record!r}")
     if not networks:
         raise InputError("networks must be one or more, got none")
-    model = networks[0]
-    parameters, buffers = torch.func.stack_module_state(list(networks))
-    parameters = {name: value.detach().clone().requires_grad_() for name, value in parameters.items()}
-    known, unknown = input_tensor("X", X, model), input_tensor("new", new, model)
-    target = tensor_like(real_array("y", y), model.weights[0].detach())
-    if target.shape != known.shape[:1]:
-        raise InputError(f"y must have one number for each of the {len(known)} rows of X, got shape {tuple(target.shape)}")
-
-    def outputs(points: torch.Tensor) -> torch.Tensor:
-        return torch.vmap(lambda own: torch.func.functional_call(model, own, (points,)))({**parameters, **buffers})[..., 0]
-
-    found = {}
-    for count in range(moments[-1] + 1):
-        if count in moments:
-            with torch.no_grad():
-                found[count] = outputs(unknown).double().cpu().numpy()
-        if count < moments[-1]:
-            loss = 0.5 * (outputs(known) - target).square().sum()  # summed: each network's gradient is its own
-            gradients = torch.autograd.grad(loss, list(parameters.values()))
-            with torch.no_grad():
-                for parameter, gradient in zip(parameters.values(), gradients, strict=True):
-                    parameter.sub_(gradient, alpha=step)
-    return np.stack([found[int(count)] for count in record])
+    if networks[0].outputs != 1:
+        raise InputError(f"networks must have one output, got {networks[0].outputs}")
+    points, unknown, targets = input_tensor("X", X, networks[0]), input_tensor("new", new, networks[0]), real_array("y", y)
+    if targets.shape != points.shape[:1]:
+        raise InputError(f"y must have one number for each of the {len(points)} rows of X, got shape {targets.shape}")
+    moving, count, found = copy.deepcopy(list(networks)), 0, {}
+    gone = np.zeros(len(moving), dtype=bool)
+    rate = 0.5 * step * len(points)  # of the mean squared error, which is 2/n of the loss
+    for moment in moments:
+        if moment > count:
+            training = Training("sgd", learning_rate=rate, epochs=moment - count, batch_size=len(points))
+            gone |= [history.diverged for history in train(moving, points, targets, training)]
+            count = moment
+        found[moment] = np.where(gone[:, None], np.nan, predict(moving, unknown)[..., 0].astype(np.float64))
+    return np.stack([found[int(moment)] for moment in record])
 
 
 def foretell(kernel: MaxoutKernel, X: Any, y: Any, new: Any, start: Array, *, step: float, record: Sequence[int]) -> Array:
@@ -178,7 +174,7 @@ def descent_agreement(
     resolution: float = 0.2,
     moments: int = 9,
     seed: int = 0,
-    told: Told = lambda part: None,
+    progress: Done = lambda part: None,
 ) -> DescentAgreement:
     """Train networks of one width, in the parametrisation "ntk", and compare them with the tangent kernel's predictors.
 
@@ -196,7 +192,7 @@ def descent_agreement(
         The step, in the same units: descent follows the flow as it goes to zero, and diverges at 2.
     moments : int
         How many predictions to record, evenly on the logarithm of the time, besides the start.
-    seed, told
+    seed, progress
         As for ``draw_values``.
 
     Examples
@@ -217,7 +213,9 @@ def descent_agreement(
     record = sorted({0, *(round(value) for value in np.geomspace(1, steps, moments))})
     both = np.concatenate([X, new])
     inputs, seeds = both.shape[1], network_seeds(seed, networks)
-    batch = max(1, 2**24 // weights(kernel, width, inputs))  # networks at once: their weights, and as many gradients, in memory
+    batch = max(
+        1, 2**24 // weight_count(kernel, width, inputs)
+    )  # networks at once: their weights, and as many gradients, in memory
     trained, start = [], []
     for first in range(0, networks, batch):
         group = [
@@ -227,10 +225,9 @@ def descent_agreement(
             )
             for own in seeds[first : first + batch]
         ]  # fmt: skip
-        with torch.no_grad():
-            start.append(np.stack([network(torch.tensor(both).float())[:, 0].double().numpy() for network in group]))
+        start.append(predict(group, both)[..., 0].astype(np.float64))
         trained.append(descend(group, X, y, step=step, record=record, new=new))
-        told(len(group) / networks)
+        progress(len(group) / networks)
     times = step * np.array(record)
     foretold = foretell(tangent, X, y, new, np.concatenate(start), step=step, record=record)
     flow = GradientFlow(tangent, X, y)

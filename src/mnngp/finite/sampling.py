@@ -20,7 +20,6 @@ covariance of the outputs with less noise than the outputs themselves do (Rao an
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +31,9 @@ from mnngp import checks
 from mnngp.errors import InputError
 from mnngp.finite.network import torch_dtype
 from mnngp.kernels import MaxoutKernel
+from mnngp.progress import Done
 
 Array = NDArray[np.float64]
-Told = Callable[[float], None]
 BLOCK = 2**21  # numbers that are held at a time: some megabytes
 
 
@@ -54,7 +53,9 @@ class Draws:
     outputs: Array
 
 
-def draw_values(kernel: MaxoutKernel, X: Any, width: int, networks: int, *, seed: int = 0, told: Told = lambda part: None) -> Draws:
+def draw_values(
+    kernel: MaxoutKernel, X: Any, width: int, networks: int, *, seed: int = 0, progress: Done = lambda part: None
+) -> Draws:
     """Draw the values of networks at the rows of ``X``, layer by layer, from their exact conditional law.
 
     Parameters
@@ -67,7 +68,7 @@ def draw_values(kernel: MaxoutKernel, X: Any, width: int, networks: int, *, seed
         Units of each hidden layer, and how many networks.
     seed : int
         Equal seeds give equal draws.
-    told : callable
+    progress : callable
         Is told of finished parts, which add up to one.
 
     Examples
@@ -96,13 +97,13 @@ def draw_values(kernel: MaxoutKernel, X: Any, width: int, networks: int, *, seed
             hidden = values.reshape(count, len(points), kernel.rank, width).max(axis=2).astype(np.float64)
             C = b + w * (hidden @ hidden.transpose(0, 2, 1)) / width
         covariances[start : start + count] = C
-        told(count / networks)
+        progress(count / networks)
     noise = rng.standard_normal((networks, len(points), 1))
     return Draws(covariances, (_root(covariances) @ noise)[..., 0])
 
 
 def draw_weights(
-    kernel: MaxoutKernel, X: Any, width: int, networks: int, *, seed: int = 0, told: Told = lambda part: None
+    kernel: MaxoutKernel, X: Any, width: int, networks: int, *, seed: int = 0, progress: Done = lambda part: None
 ) -> Draws:
     """Draw networks weight by weight, without keeping them; see ``draw_values`` for the arguments.
 
@@ -121,7 +122,7 @@ def draw_weights(
         hidden, output = passing_network(points, width, kernel.rank, weight_var, bias_var, seed=own)
         covariances[index] = bias_var[-1] + weight_var[-1] * hidden @ hidden.T / width
         outputs[index] = output
-        told(1.0 / networks)
+        progress(1.0 / networks)
     return Draws(covariances, outputs)
 
 
@@ -132,7 +133,7 @@ def network_seeds(seed: int, count: int) -> list[int]:
     ]
 
 
-def weights(kernel: MaxoutKernel, width: int, inputs: int) -> int:
+def weight_count(kernel: MaxoutKernel, width: int, inputs: int) -> int:
     """How many weights a network has."""
     return int(kernel.rank * width * (inputs + (kernel.depth - 1) * width) + width)
 

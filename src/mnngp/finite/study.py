@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from mnngp import checks
 from mnngp.activations import Maxout
 from mnngp.errors import InputError
-from mnngp.finite.convergence import Agreement, TangentAgreement, agreement, power, tangent_agreement
+from mnngp.finite.convergence import Agreement, TangentAgreement, agreement, power_law, tangent_agreement
 from mnngp.finite.descent import DescentAgreement, descent_agreement
-from mnngp.finite.sampling import Told, weights
+from mnngp.finite.sampling import weight_count
 from mnngp.kernels import MaxoutKernel
+from mnngp.progress import Done
 
 Array = NDArray[np.float64]
-Stage = Callable[[str, float], Told]
+Stage = Callable[[str, float], Done]
 POINTS = np.array([[1.0, -0.5, 0.3, 0.8], [0.2, 1.1, -0.4, 0.5], [-0.7, 0.4, 1.5, -0.2]])  # of unequal norms, and apart
 ANGLES = np.array([-2.4, -0.9, 0.4, 1.8])  # of the points that are trained on
 PLACES = np.linspace(-np.pi, np.pi, 48, endpoint=False)  # and of those that are predicted
@@ -55,7 +56,7 @@ class Study:
                 chosen = [row for row in rows if (row.rank, row.depth) == (rank, depth)]
                 if len(chosen) > 1:
                     numbers = [(row.width, row.squared_error, row.squared_error_std) for row in chosen]
-                    yield name, rank, depth, *power(*zip(*numbers, strict=True))
+                    yield name, rank, depth, *power_law(*zip(*numbers, strict=True))
 
     def summary(self) -> dict[str, Any]:
         """All numbers, without the draws, for a program to read."""
@@ -136,21 +137,21 @@ def convergence_study(
     widths = sorted(widths)
     limit = (widths[-1] if depths[0] == 1 else 500) if descent_up_to is None else descent_up_to
     # What is done, and numbers to be drawn or trained for it, which is about what it costs.
-    jobs: list[tuple[str, float, Callable[[Told], Any]]] = []
+    jobs: list[tuple[str, float, Callable[[Done], Any]]] = []
     for kernel in kernels:
         for width in widths:
             count = networks * min(MOST, widths[-1] // width)
             numbers = len(POINTS) * kernel.rank * kernel.depth * width
-            cost = count * (numbers if draw == "values" else weights(kernel, width, POINTS.shape[1]))
+            cost = count * (numbers if draw == "values" else weight_count(kernel, width, POINTS.shape[1]))
             work = _bound(agreement, kernel, POINTS, width=width, networks=count, draw=draw, seed=seed)
             jobs.append((f"covariances, width {width}", cost, work))
         for width in (value for value in widths if value <= tangent_up_to):
-            size = weights(kernel, width, POINTS.shape[1])
+            size = weight_count(kernel, width, POINTS.shape[1])
             count = int(np.clip(TANGENT_WEIGHTS // size, FEWEST, max(FEWEST, networks)))
             work = _bound(tangent_agreement, kernel, POINTS, width=width, networks=count, seed=seed)
             jobs.append((f"tangent kernels, width {width}", 2.0 * count * size + 1e5 * count, work))
     for width in (value for value in widths if value <= limit):
-        size = weights(kernels[0], width, 2)
+        size = weight_count(kernels[0], width, 2)
         count = int(np.clip(DESCENT_WEIGHTS // size, 4, max(4, networks)))
         given = (circle(ANGLES), np.sin(ANGLES), circle(PLACES))
         work = _bound(descent_agreement, kernels[0], *given, width=width, networks=count, seed=seed)
@@ -166,10 +167,10 @@ def convergence_study(
 
 def _bound(
     function: Callable[..., Any], kernel: MaxoutKernel, *arguments: Any, width: int, seed: int, **options: Any
-) -> Callable[[Told], Any]:
+) -> Callable[[Done], Any]:
     """A job, with a seed of its own."""
     own = np.random.SeedSequence((seed, *function.__name__.encode(), kernel.rank, kernel.depth, width)).generate_state(1)
-    return lambda told: function(kernel, *arguments, width, seed=int(own[0]), **options, told=told)
+    return lambda progress: function(kernel, *arguments, width, seed=int(own[0]), **options, progress=progress)
 
 
 def _distinct(name: str, values: Sequence[int]) -> list[int]:
