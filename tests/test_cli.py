@@ -29,9 +29,11 @@ def test_help_names_every_command():
     assert "demo" in shown
     assert "phase" in shown
     assert run("--version").stdout.startswith("mnngp 0.")
-    for command in ("demo", "phase", "fit", "predict", "data", "sweep", "table", "report", "plan"):
+    for command in ("demo", "phase", "fit", "predict", "data", "sweep", "table", "report", "plan", "converge"):
         assert command in shown
         assert "--help" in run(command, "--help").stdout
+    module = subprocess.run([sys.executable, "-m", "mnngp", "--version"], capture_output=True, text=True, check=True)
+    assert module.stdout == run("--version").stdout
 
 
 def test_phase():

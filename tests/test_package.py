@@ -113,6 +113,7 @@ ORDER = [
     "commands.results",
     "commands.sweep",
     "cli",
+    "__main__",
 ]
 # `mnngp` itself is a list of names that are imported on use, and the version; anyone may import that.
 
