@@ -42,6 +42,14 @@ def distances(cosine: Array, i: int, j0: int, rows: Array, cols: Array, refine: 
 
 
 @compiled
+def wanted(left: int, right: int, diagonal: int, part: int) -> tuple[int, int]:
+    """The columns of a strip wanted of a row that meets the matrix's diagonal in column ``diagonal``; there may be none."""
+    start = max(left, diagonal + 1) if part == RIGHT else left
+    stop = min(right, diagonal) if part == LEFT else right
+    return start, stop
+
+
+@compiled
 def transform(
     state: Array, tangents: Array, out: Array, first: int, last: int, begin: int, end: int, row_shift: int, col_shift: int,
     part: int, mirror: bool, raw: bool, save: bool, emit: bool, tangent: bool,
@@ -61,9 +69,7 @@ def transform(
     for left in range(begin, end, STRIP):
         right = min(left + STRIP, end)
         for i in range(first, last):
-            on_diagonal = i + row_shift - col_shift
-            start = max(left, on_diagonal + 1) if part == RIGHT else left
-            stop = min(right, on_diagonal) if part == LEFT else right
+            start, stop = wanted(left, right, i + row_shift - col_shift, part)
             width = stop - start
             if width <= 0:
                 continue

@@ -25,7 +25,7 @@ from mnngp.kernels.compiled import compiled
 from mnngp.kernels.layers import inputs, walk
 from mnngp.kernels.points import Points
 from mnngp.kernels.program import pack, tables
-from mnngp.kernels.recursion import ALL, LEFT, RIGHT, STRIP, distances
+from mnngp.kernels.recursion import ALL, STRIP, distances, wanted
 from mnngp.kernels.strips import Array, Program, Tables, advance, chebyshev
 from mnngp.kernels.structure import Network
 
@@ -51,9 +51,7 @@ def to_angles(
     for left in range(begin, end, STRIP):
         right = min(left + STRIP, end)
         for i in range(first, last):
-            on_diagonal = i + row_shift - col_shift
-            start = max(left, on_diagonal + 1) if part == RIGHT else left
-            stop = min(right, on_diagonal) if part == LEFT else right
+            start, stop = wanted(left, right, i + row_shift - col_shift, part)
             width = stop - start
             if width <= 0:
                 continue
@@ -93,9 +91,7 @@ def to_entries(
     for left in range(begin, end, STRIP):
         right = min(left + STRIP, end)
         for i in range(first, last):
-            on_diagonal = i + row_shift - col_shift
-            start = max(left, on_diagonal + 1) if part == RIGHT else left
-            stop = min(right, on_diagonal) if part == LEFT else right
+            start, stop = wanted(left, right, i + row_shift - col_shift, part)
             width = stop - start
             if width <= 0:
                 continue
