@@ -267,7 +267,7 @@ def test_another_version_on_a_worker_is_refused(config, tmp_path):
         cluster.add_worker("--preload", old)
         said, code = outcome(sweep(config, tmp_path / "run.sqlite", "--scheduler", cluster.address))
     assert code == 1
-    assert "has mnngp 0.0.1, this is" in said
+    assert "it has mnngp 0.0.1, the sweep" in said
     assert "Traceback" not in said
 
 

@@ -27,7 +27,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -82,7 +81,6 @@ class _Distributed(Sweep):
     def run(self) -> None:
         self._call(self.client.register_plugin, self.plugin)
         try:
-            self._check_versions()
             super().run()
         finally:
             if self.client.status == "running":
@@ -156,7 +154,7 @@ class _Distributed(Sweep):
         unit, _, worker = self.running.pop(future.key)
         if future.status == "error":
             error = future.exception()
-            if isinstance(error, MissingExtraError | LookupError):  # of the worker, not of the cells
+            if isinstance(error, ClusterError | MissingExtraError | LookupError):  # of the worker, not of the cells
                 raise ClusterError(f"the worker at {worker} cannot compute cells: {type(error).__name__}: {error}")
             outcome = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
             computed: Computed = [(group, depth, outcome, 0.0) for group in unit.groups for depth in group.depths]
@@ -179,13 +177,6 @@ class _Distributed(Sweep):
             self.store.release(unit.number)
         self.running = {}
 
-    def _check_versions(self) -> None:
-        for worker, version in self._call(partial(self.client.run, on_error="return"), _version).items():
-            if isinstance(version, str) and version != __version__:
-                raise ClusterError(
-                    f"the worker at {worker} has mnngp {version}, this is {__version__}: install the same everywhere"
-                )
-
     def _call(self, function: Any, *arguments: Any) -> Any:
         """Ask the cluster; if it does not answer, it is gone."""
         try:
@@ -204,7 +195,7 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
     """A protocol and its images, on a worker. Each sweep has its own name for them: several may share a cluster."""
 
     def __init__(self, protocol: Protocol, images: Images) -> None:
-        self.protocol, self.images = protocol, images
+        self.protocol, self.images, self.version = protocol, images, __version__
         self.name = f"mnngp-cells-{uuid.uuid4().hex}"
 
     def setup(self, worker: Any) -> None:
@@ -221,10 +212,12 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
             self.limit.restore_original_limits()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"protocol": self.protocol, "images": self.images, "name": self.name}
+        return {"protocol": self.protocol, "images": self.images, "version": self.version, "name": self.name}
 
     def compute(self, unit: Unit) -> Computed:
         """Compute the cells of a unit."""
+        if self.version != __version__:
+            raise ClusterError(f"it has mnngp {__version__}, the sweep {self.version}: install the same everywhere")
         with self.lock:  # two threads do not compute the same angles
             data = self.kept.pop(unit.split, None)
             if data is None:
@@ -255,7 +248,3 @@ def _compute(name: str, unit: Unit) -> Computed:
 
 def _go_on(share: float = 0.0) -> None:
     """Nobody asks a worker to stop in the middle of a unit."""
-
-
-def _version() -> str:
-    return __version__
