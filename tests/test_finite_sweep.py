@@ -164,6 +164,16 @@ def test_what_diverges_is_reported_and_left_out(tmp_path):
     assert "2 of 4 cells are done, 2 diverged" in done.stdout
 
 
+def test_early_stopping_keeps_what_was_best_before_a_divergence(tmp_path):
+    family = {"kind": "finite", "width": 20, "rank": 2, "depth": 2, "weight_std": 0.3, "bias_std": 0.1}
+    family |= {"optimizer": "sgd", "learning_rate": 0.5, "epochs": 30}
+    (plain,) = swept(tmp_path / "plain.sqlite", protocol_of(family, train=40, repeats=1))
+    (stopped,) = swept(tmp_path / "stopped.sqlite", protocol_of(family | {"patience": 30}, train=40, repeats=1))
+    assert plain.status == "diverged"
+    assert stopped.status == "done"
+    assert stopped.validation_accuracy > 0.0
+
+
 # --- tables, figures, report --------------------------------------------------------------------------------------------
 
 

@@ -235,7 +235,8 @@ class _Finite:
         outputs = [finite.predict(networks, some) for some in (self.validation, self.images.test.inputs)]
         scored = []
         for history, own in zip(histories, np.concatenate(outputs, axis=1), strict=True):
-            if history.diverged or not np.isfinite(own).all():
+            best = first.training.patience is not None and history.kept > 0  # from before: early stopping has kept it
+            if (history.diverged and not best) or not np.isfinite(own).all():
                 error = f"its loss or its outputs were not finite after {history.kept} of {first.training.epochs} epochs"
                 scored.append({"status": "diverged", "error": error})
             else:
