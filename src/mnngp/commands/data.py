@@ -36,9 +36,9 @@ def show(data_dir: DataDir = None, as_json: Annotated[bool, typer.Option("--json
         typer.echo(json.dumps(facts))
         return
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("name", "images", "to test on", "shape", "download", "where")
+    table = Table("name", "images", "to test on", "shape", "download", Column("where", overflow="fold"))
     for fact in facts:
         here = "in scikit-learn" if fact["name"] == "digits" else fact["place"] or "not here"
         size = f"{fact['download_megabytes']:.0f} MB" if fact["download_megabytes"] else ""
