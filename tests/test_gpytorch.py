@@ -20,9 +20,10 @@ from botorch.models import SingleTaskGP
 from botorch.models.kernels.infinite_width_bnn import InfiniteWidthBNNKernel
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
+from botorch.optim.utils import sample_all_priors
 from botorch.test_functions import Branin
 from gpytorch.constraints import GreaterThan, Interval
-from gpytorch.priors import GammaPrior
+from gpytorch.priors import GammaPrior, NormalPrior
 from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 from linear_operator.utils.errors import NanError
 from linear_operator.utils.warnings import NumericalWarning
@@ -125,14 +126,16 @@ def test_both_ways_are_the_same(kind, dtype):
 
 
 def test_single_precision():
-    X, _ = inputs()
-    for depth, rank, kind in ((3, 2, "nngp"), (8, 4, "nngp"), (3, 4, "ntk")):
-        core = mnngp.MaxoutKernel(depth, rank, 0.7, 0.1, kind)
+    X = inputs()[0].astype(np.float32)
+    for depth, rank, kind in ((3, 2, "nngp"), (8, 4, "nngp"), (3, 4, "ntk"), (50, 8, "nngp")):
         kernel = MaxoutKernel(depth, rank, 0.7, 0.1, kind)
-        found = kernel(torch.from_numpy(X).float()).to_dense()
+        core = mnngp.MaxoutKernel(depth, rank, kernel.weight_var.item(), kernel.bias_var.item(), kind)
+        found = kernel(torch.from_numpy(X)).to_dense()
         assert found.dtype == torch.float32
-        # Measured worst: 3e-7 of the largest entry.
-        np.testing.assert_allclose(found.detach(), core(X), rtol=0.0, atol=2e-6 * core(X).max())
+        # Measured worst: 2e-7 of the largest entry, also for other ranks at depth 50.
+        np.testing.assert_allclose(
+            found.detach(), core(X.astype(np.float64)), rtol=0.0, atol=8e-7 * core(X.astype(np.float64)).max()
+        )
 
 
 def test_mixed_types_are_promoted():
@@ -173,6 +176,8 @@ def test_overflow_is_an_error():
         kernel(x, 1e160 * x).to_dense()
     with pytest.raises(ScaleError, match="overflows float32"):
         MaxoutKernel(3, 2)(1e20 * x.float(), diag=True)
+    with pytest.raises(ScaleError, match="overflows float16"):
+        MaxoutKernel(2, 3).half()(torch.full((2, 2), 300.0).half()).to_dense()
     with pytest.raises(NanError, match="weight_var is 1e"):  # from which a line search steps back
         kernel.initialize(weight_var=torch.tensor(1e90, dtype=DOUBLE))(x).to_dense()
     kernel.weight_var = 1.0
@@ -319,6 +324,51 @@ def test_function_transforms():
         torch.testing.assert_close(row, jacobian(lambda one, other=other: value(one, other), one), rtol=0.0, atol=1e-13)
     forward = torch.func.hessian(value)(x[0], x[1])
     torch.testing.assert_close(forward, hessian(lambda one: value(one, x[1]), x[0]), rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+def test_many_gradients_at_once(kind):
+    """By vmap over backward, and by forward mode: the same as one after the other."""
+    x, y = (torch.from_numpy(part[:6]) for part in inputs())
+    kernel = MaxoutKernel(2, 3, kind=kind).double().requires_grad_(False)
+    for made in (
+        lambda one: kernel(one, y).to_dense(),
+        lambda one: kernel(one).to_dense(),
+        lambda one: kernel(one, x, diag=True),
+        lambda one: kernel(x, one, diag=True),
+    ):
+        expected = jacobian(made, x)
+        for options in ({}, {"strategy": "forward-mode"}):
+            torch.testing.assert_close(jacobian(made, x, vectorize=True, **options), expected, rtol=0.0, atol=1e-13)
+
+
+def test_forward_mode_over_forward_mode_is_refused():
+    """PyTorch would give wrong numbers without a word, for every autograd.Function."""
+    x, y = (torch.from_numpy(part[0]) for part in inputs())
+    kernel = MaxoutKernel(2, 3).double()
+    with pytest.raises(NotImplementedError, match=r"for second derivatives take torch\.func\.hessian"):
+        torch.func.jacfwd(torch.func.jacfwd(lambda one: kernel(one[None], y[None]).to_dense()[0, 0]))(x)
+
+
+def test_opposite_points_of_a_linear_network():
+    """Distances of rank 1 without biases round to more than one from the second layer on."""
+    x = torch.from_numpy(inputs()[0])
+    kernel = MaxoutKernel(3, 1, 0.7, 0.0).double()
+    found = torch.vmap(lambda one: kernel(one[None], -0.7 * one[None]).to_dense()[0, 0])(x)
+    np.testing.assert_allclose(found.detach(), -0.7 * kernel(x, diag=True).detach(), rtol=1e-13)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_by_pytorch():
+    x, y = (torch.from_numpy(part) for part in inputs())
+    kernel = MaxoutKernel(2, 3).double()
+    found = []
+    for transform in (lambda function: function, lambda function: torch.compile(function, backend="eager")):
+        leaf = x.clone().requires_grad_()
+        value = transform(lambda one: 2.0 * kernel(one, y).to_dense())(leaf)
+        found.append((value.detach(), *torch.autograd.grad(value.sum(), leaf)))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
 def test_how_many_derivatives():
@@ -513,6 +563,15 @@ def test_variances_can_be_set():
     assert constrained.bias_var.item() == pytest.approx(0.4, rel=1e-6)
     with pytest.raises(InputError, match=r"weight_var must be finite, positive and as its constraint Interval.* allows, got 3\.0"):
         constrained.weight_var = 3.0
+    with pytest.raises(InputError, match=r"weight_var must be inside of its constraint Interval.*, not on its bound.*, got 2\.0"):
+        constrained.weight_var = 2.0
+    for values in ([0.5, 0.6, 0.7], np.array([0.5, 0.6, 0.7])):
+        batches.weight_var = values
+        torch.testing.assert_close(batches.weight_var.flatten(), torch.tensor([0.5, 0.6, 0.7]))
+    core = mnngp.MaxoutKernel(2, 3, 0.7, 0.2)
+    ours = MaxoutKernel.from_core(core, weight_var_constraint=GreaterThan(0.01, initial_value=0.5), ard_num_dims=3)
+    assert ours.weight_var.item() == pytest.approx(0.5, rel=1e-6)
+    torch.testing.assert_close(ours.lengthscale, torch.ones(1, 3, dtype=DOUBLE), rtol=1e-15, atol=0.0)
 
 
 @pytest.mark.parametrize(
@@ -521,7 +580,7 @@ def test_variances_can_be_set():
         ({"depth": 0}, "depth must be a positive integer"),
         ({"rank": 2.5}, "rank must be a positive integer"),
         ({"kind": "rbf"}, "kind must be one of 'nngp', 'ntk', got 'rbf'"),
-        ({"weight_var": 0.0}, "weight_var must be a finite number above 0 .*, got 0.0"),
+        ({"weight_var": 0.0}, r"weight_var must be finite, positive and as its constraint Positive\(\) allows, got 0\.0"),
         ({"weight_var": "1"}, "weight_var must be a finite number"),
         ({"weight_var": torch.tensor(float("nan"))}, "weight_var must be finite"),
         ({"weight_var": torch.ones(2)}, r"weight_var must be a number or of the batch shape \(\), got shape \(2,\)"),
@@ -532,6 +591,11 @@ def test_variances_can_be_set():
         ({"bias_var": 0.0, "bias_var_prior": GammaPrior(2.0, 1.0)}, "bias_var_prior must be None for bias_var=0, .*got GammaPrior"),
         ({"batch_shape": 2}, "batch_shape must be a torch.Size or another sequence of sizes, got 2"),
         ({"batch_shape": [2, -1]}, "batch_shape must be .* got .2, -1"),
+        ({"bias_var": torch.tensor([0.0, 0.1]), "batch_shape": [2]}, r"bias_var must be positive for all batches, or 0 for all"),
+        ({"bias_var": 0.0, "bias_var_constraint": Interval(0.0, 1.0)}, "bias_var_constraint must be None for bias_var=0"),
+        ({"bias_var_constraint": GreaterThan(0.1)}, r"bias_var must be inside of its constraint GreaterThan.*, got 0\.1"),
+        ({"weight_var_constraint": Interval(0.1, 1.0)}, r"weight_var must be inside of its constraint .*bound, .*, got 1\.0"),
+        ({"weight_var": ["a"]}, "weight_var"),
         ({"bias_var_constraint": (0.0, 1.0)}, "bias_var_constraint must be a gpytorch.constraints.Interval"),
     ],
 )
@@ -546,11 +610,28 @@ def test_last_dimension_as_batch_is_refused():
         MaxoutKernel().forward(x, x, last_dim_is_batch=True)
 
 
-def test_zero_bias_stays():
+def test_a_network_without_biases_stays_one():
+    """It has no parameter for them: nothing that trains, loads or unfreezes parameters can give it some."""
     kernel = MaxoutKernel(2, 2, bias_var=0.0)
-    assert [name for name, part in kernel.named_parameters() if part.requires_grad] == ["raw_weight_var"]
+    kernel.requires_grad_(False).requires_grad_(True)
+    assert [name for name, _ in kernel.named_parameters()] == ["raw_weight_var"]
     kernel(torch.ones(3, 2)).to_dense().sum().backward()
     assert torch.isfinite(kernel.raw_weight_var.grad).all()
+    kernel.bias_var = 0.0
+    with pytest.raises(InputError, match=r"bias_var must be 0, as the kernel was made; .* make another one, got 0\.1"):
+        kernel.bias_var = 0.1
+    with pytest.raises(
+        InputError, match=r"bias_var must be positive; for a network without biases make a kernel with bias_var=0, "
+    ):
+        MaxoutKernel().bias_var = 0.0
+    with pytest.raises(RuntimeError, match=r"Missing key.*raw_bias_var"):
+        MaxoutKernel(2, 2).load_state_dict(kernel.state_dict())
+    batches = MaxoutKernel(2, 2, torch.tensor([0.5, 0.9]), torch.zeros(2), batch_shape=[2]).double()
+    assert batches.bias_var.shape == (2, 1, 1)
+    x = torch.from_numpy(inputs()[0])
+    core = mnngp.MaxoutKernel(2, 2, batches.weight_var[1].item(), 0.0)
+    np.testing.assert_allclose(batches[1](x).to_dense().detach(), core(x.numpy()), rtol=1e-12)
+    np.testing.assert_allclose(batches.expand_batch([3, 2])(x).to_dense()[2, 1].detach(), core(x.numpy()), rtol=1e-12)
 
 
 def test_priors():
@@ -562,8 +643,34 @@ def test_priors():
         setting(module, torch.tensor(0.6))
     assert kernel.weight_var.item() == pytest.approx(0.6, rel=1e-6)
     assert kernel.bias_var.item() == pytest.approx(0.6, rel=1e-6)
-    with pytest.raises(InputError, match="bias_var_prior must be None for bias_var=0"):
-        kernel.bias_var = 0.0
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        MaxoutKernel(2, 3, 0.4, weight_var_prior=GammaPrior(3.0, 6.0), weight_var_constraint=Interval(0.3, 0.5)),
+        MaxoutKernel(2, 3, bias_var_prior=NormalPrior(0.0, 1.0)),
+    ],
+)
+def test_draws_from_priors_that_are_out_of_bounds_are_drawn_again(kernel):
+    for seed in range(10):
+        torch.manual_seed(seed)
+        sample_all_priors(kernel)
+    assert kernel.bias_var.item() > 0.0
+    with pytest.raises(RuntimeError, match="out of bounds of its current constraints"):
+        kernel.weight_var = torch.tensor([[-1.0]])
+
+
+def test_samples_of_the_variances_become_a_batch():
+    """As Pyro's samplers load them."""
+    x, y = (torch.from_numpy(part) for part in inputs())
+    kernel = MaxoutKernel(2, 3, weight_var_prior=GammaPrior(3.0, 6.0)).double()
+    kernel.bias_var = 0.1
+    samples = torch.rand(4, 1, 1, dtype=DOUBLE, generator=torch.Generator().manual_seed(0)) + 0.1
+    kernel.pyro_load_from_samples({"weight_var_prior": samples})
+    found = kernel(x, y).to_dense().detach()
+    for row, sample in zip(found, samples, strict=True):
+        np.testing.assert_allclose(row, mnngp.MaxoutKernel(2, 3, sample.item(), 0.1)(x.numpy(), y.numpy()), rtol=1e-12)
 
 
 def test_printed():

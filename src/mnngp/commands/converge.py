@@ -104,7 +104,7 @@ def _fit(value: float, width: int, form: str) -> str:
 
 def _print(found: Study) -> None:
     """The tables: one for covariances, one for tangent kernels, one for training, and the exponents."""
-    typer.echo("Covariances of the outputs. Score: the largest error in standard errors; printed: the same for eq. (20) as printed")
+    typer.echo("Covariances of the outputs (score: largest error in standard errors; printed: for eq. (20) as printed)")
     typer.echo("rank depth  width networks    error   score  printed  one network²  kurtosis     exact")
     for row in found.covariances:
         typer.echo(

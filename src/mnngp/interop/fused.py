@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd import Function
+from torch.autograd import Function, forward_ad
 
 from mnngp.activations.profile import Profile, linear_profile
 from mnngp.interop import recursion
@@ -61,8 +61,8 @@ def _expanded(points: Points, batch: Any) -> Points:
 
 
 def transformed() -> bool:
-    """Whether ``torch.func`` is at work, whose tensors hold no numbers that a compiled loop could read."""
-    return bool(torch._C._are_functorch_transforms_active())
+    """Whether ``torch.func`` or forward mode is at work: a compiled loop can read neither batched tensors nor tangents."""
+    return bool(torch._C._are_functorch_transforms_active()) or forward_ad._current_level >= 0
 
 
 class Recursion(Function):  # type: ignore[misc]
@@ -90,15 +90,22 @@ class Recursion(Function):  # type: ignore[misc]
         cosines, *points = ctx.saved_tensors
         rank, tangent, symmetric = ctx.settings
         with torch.autocast("cpu", enabled=False):  # as on the way forward
-            if torch.is_grad_enabled():  # the derivative is to be differentiated again
+            again = torch.is_grad_enabled()  # the derivative is to be differentiated
+            if again or _batched(gradient):
                 # Rows and columns may be the same tensors: as views each has its own derivative, and autograd adds the two.
-                points = [part.view_as(part) for part in points]
-                kernel = recursion.matrix(Points(*points[:5]), Points(*points[5:]), rank, tangent=tangent)
+                points = [part.view_as(part) if again else part.detach().requires_grad_() for part in points]
+                with torch.enable_grad():
+                    kernel = recursion.matrix(Points(*points[:5]), Points(*points[5:]), rank, tangent=tangent)
                 wanted = [part for part, needed in zip(points, ctx.needs_input_grad[3:], strict=True) if needed]
-                found = iter(torch.autograd.grad(kernel, wanted, gradient, create_graph=True))
+                found = iter(torch.autograd.grad(kernel, wanted, gradient, create_graph=again))
                 return None, None, None, *(next(found) if needed else None for needed in ctx.needs_input_grad[3:])
             rows, cols = Points(*points[:5]), Points(*points[5:])
             return None, None, None, *_pulled_back(cosines, gradient, rows, cols, rank, tangent, symmetric)
+
+
+def _batched(gradient: Tensor) -> bool:
+    """Whether these are many gradients at once, in a tensor that holds no numbers of its own."""
+    return bool(torch._C._functorch.is_batchedtensor(gradient) or torch._C._functorch.is_legacy_batchedtensor(gradient))
 
 
 def _pulled_back(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from typing import Any
 
@@ -35,6 +36,13 @@ class OverflowingKernelError(ScaleError, NanError):  # type: ignore[misc]
     """A kernel is too large for its floating point type. BoTorch's line searches step back from a ``NanError``."""
 
 
+class ConstraintError(InputError, RuntimeError):
+    """A value that a constraint does not allow. BoTorch draws from priors again after a ``RuntimeError`` with these words."""
+
+    def __init__(self, name: str, value: Any, allowed: str) -> None:
+        super().__init__(f"{name} must be {allowed}, got {value!r}, which is out of bounds of its current constraints")
+
+
 class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     """The kernel of an infinitely wide maxout network, with trainable variances.
 
@@ -47,7 +55,7 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     weight_var : float or Tensor
         Initial variance of the weights (times the fan-in), the same in all layers: a number, or one for each batch.
     bias_var : float or Tensor
-        Initial variance of the biases. Zero is a network without biases: it then stays zero and is not trained.
+        Initial variance of the biases. Zero is a network without biases, which has no such parameter: it stays zero.
     kind : "nngp" or "ntk"
         The covariance of the network at its random initialisation, or its tangent kernel.
     ard_num_dims : int, optional
@@ -58,7 +66,7 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     active_dims : sequence of int, optional
         The input dimensions to look at.
     weight_var_prior, bias_var_prior, lengthscale_prior : gpytorch.priors.Prior, optional
-        A bias variance of zero has no prior.
+        Without biases there is none for them.
     weight_var_constraint, bias_var_constraint, lengthscale_constraint : gpytorch.constraints.Interval, optional
         ``Positive()`` by default. An ``initial_value`` of a constraint comes before the values above, as elsewhere in GPyTorch.
 
@@ -112,10 +120,15 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
             lengthscale_constraint=lengthscale_constraint,
         )
         self.depth, self.rank, self.kind = int(depth), int(rank), kind
-        if self.has_lengthscale and self.raw_lengthscale_constraint.initial_value is None:
-            self.lengthscale = 1.0
-        self._register_variance("weight_var", weight_var, weight_var_prior, weight_var_constraint, zero=False)
-        self._register_variance("bias_var", bias_var, bias_var_prior, bias_var_constraint, zero=True)
+        self._register_variance("weight_var", weight_var_prior, weight_var_constraint)
+        self.has_biases = not _zeros("bias_var", _first(bias_var_constraint, bias_var))
+        if self.has_biases:
+            self._register_variance("bias_var", bias_var_prior, bias_var_constraint)
+        else:
+            for name, part in (("bias_var_prior", bias_var_prior), ("bias_var_constraint", bias_var_constraint)):
+                if part is not None:
+                    raise InputError(f"{name} must be None for bias_var=0, which is not trained, got {part!r}")
+        self._start(weight_var, bias_var)
 
     @classmethod
     def from_core(cls, kernel: CoreKernel, **arguments: Any) -> MaxoutKernel:
@@ -135,7 +148,7 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
                 raise InputError(f"kernel must have one {name} for all layers, got {kernel!r}")
         ours = cls(kernel.depth, kernel.rank, kernel.weight_var, kernel.bias_var, kernel.kind, **arguments)
         ours.to(getattr(torch, np.dtype(kernel.dtype).name))
-        ours.weight_var, ours.bias_var = kernel.weight_var, kernel.bias_var  # once more: the type has changed
+        ours._start(kernel.weight_var, kernel.bias_var)  # once more: the type has changed
         return ours
 
     def to_core(self) -> CoreKernel:
@@ -173,6 +186,8 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     @property
     def bias_var(self) -> Tensor:
         """The variance of the biases, of shape ``(*batch_shape, 1, 1)``."""
+        if not self.has_biases:
+            return torch.zeros_like(self.raw_weight_var)
         return self.raw_bias_var_constraint.transform(self.raw_bias_var)
 
     @bias_var.setter
@@ -185,17 +200,21 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         return module.weight_var
 
     def _set_weight_var(self, module: MaxoutKernel, value: float | Tensor) -> None:
-        module._set_variance("weight_var", value, zero=False)
+        module._set_variance("weight_var", value)
 
     def _get_bias_var(self, module: MaxoutKernel) -> Tensor:
         return module.bias_var
 
     def _set_bias_var(self, module: MaxoutKernel, value: float | Tensor) -> None:
-        module._set_variance("bias_var", value, zero=True)
+        zero = _zeros("bias_var", value)
+        if zero and module.has_biases:
+            raise ConstraintError("bias_var", value, "positive; for a network without biases make a kernel with bias_var=0")
+        if not (zero or module.has_biases):
+            raise ConstraintError("bias_var", value, "0, as the kernel was made; for a network with biases make another one")
+        if module.has_biases:
+            module._set_variance("bias_var", value)
 
-    def _register_variance(
-        self, name: str, value: float | Tensor, prior: Prior | None, constraint: Interval | None, *, zero: bool
-    ) -> None:
+    def _register_variance(self, name: str, prior: Prior | None, constraint: Interval | None) -> None:
         constraint = Positive() if constraint is None else constraint
         if not isinstance(constraint, Interval):
             raise InputError(f"{name}_constraint must be a gpytorch.constraints.Interval, got {constraint!r}")
@@ -205,29 +224,35 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         if prior is not None:
             self.register_prior(f"{name}_prior", prior, getattr(self, f"_get_{name}"), getattr(self, f"_set_{name}"))
         self.register_constraint(f"raw_{name}", constraint)
-        if constraint.initial_value is None:
-            self._set_variance(name, value, zero=zero)
-            if not torch.isfinite(getattr(self, f"raw_{name}")).all():  # zero has no logarithm: it stays what it is
-                getattr(self, f"raw_{name}").requires_grad_(False)
 
-    def _set_variance(self, name: str, value: float | Tensor, *, zero: bool) -> None:
+    def _start(self, weight_var: float | Tensor, bias_var: float | Tensor) -> None:
+        """Give the parameters their first values."""
+        values = {"weight_var": weight_var, "bias_var": bias_var, "lengthscale": 1.0}
+        for name, value in values.items():
+            if hasattr(self, f"raw_{name}"):
+                setattr(self, name, _first(getattr(self, f"raw_{name}_constraint"), value))
+
+    def _set_variance(self, name: str, value: float | Tensor) -> None:
         raw, constraint = getattr(self, f"raw_{name}"), getattr(self, f"raw_{name}_constraint")
-        if not torch.is_tensor(value):
-            value = checks.real(name, value, low=0.0, high=checks.LARGEST_VARIANCE, strict=not zero)
-        tensor = torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
+        tensor = _tensor(name, value).to(raw)
         if tensor.shape == self.batch_shape:
             tensor = tensor[..., None, None]
-        if not (constraint.check(tensor) and torch.isfinite(tensor).all() and (zero or (tensor > 0.0).all())):
-            raise InputError(f"{name} must be finite, positive and as its constraint {constraint} allows, got {value!r}")
-        try:
-            tensor = tensor.expand_as(raw)
-        except RuntimeError as error:
-            shape = tuple(self.batch_shape)
-            raise InputError(f"{name} must be a number or of the batch shape {shape}, got shape {tuple(tensor.shape)}") from error
-        if (tensor == 0.0).any() and hasattr(self, f"{name}_prior"):  # most densities at zero are 0 or infinite
-            prior = getattr(self, f"{name}_prior")
-            raise InputError(f"{name}_prior must be None for {name}=0, which is not trained, got {prior!r}")
-        self.initialize(**{f"raw_{name}": constraint.inverse_transform(tensor)})
+        if not (constraint.check(tensor) and torch.isfinite(tensor).all() and (tensor > 0.0).all()):
+            raise ConstraintError(name, value, f"finite, positive and as its constraint {constraint} allows")
+        if self._strict_init:  # else samples are loaded, and their number becomes a batch dimension
+            try:
+                tensor = tensor.expand_as(raw)
+            except RuntimeError as error:
+                shape = tuple(self.batch_shape)
+                raise InputError(
+                    f"{name} must be a number or of the batch shape {shape}, got shape {tuple(tensor.shape)}"
+                ) from error
+        inverse = constraint.inverse_transform(tensor)
+        if not torch.isfinite(inverse).all():
+            raise ConstraintError(
+                name, value, f"inside of its constraint {constraint}, not on its bound, where it could not be trained"
+            )
+        self.initialize(**{f"raw_{name}": inverse})
 
     # --- evaluation -------------------------------------------------------------------------------------------------
 
@@ -240,8 +265,12 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
             )
         if x1.shape[-1] == 0:
             raise InputError(f"x1 must have at least one feature, got shape {tuple(x1.shape)}")
+        evaluate = MaxoutKernel._evaluate
+        if "torch._dynamo" in sys.modules:  # torch.compile may be at work, and cannot look into compiled loops
+            evaluate = torch.compiler.disable(evaluate)
         with torch.autocast(x1.device.type, enabled=False):  # half precision would be too coarse for distances
-            return self._evaluate(x1, x2, diag)
+            result: Tensor = evaluate(self, x1, x2, diag)
+        return result
 
     def _evaluate(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
         same = fused.same_points(x1, x2)
@@ -254,23 +283,25 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         if diag and not same:  # pairs: as many batches of one point on either side
             x1, x2 = x1[..., None, :], x2[..., None, :]
             weight_var, bias_var = weight_var[..., None, :, :], bias_var[..., None, :, :]
-        rows = self._points("x1", x1, weight_var, bias_var)
+        rows = self._points("x1", x1, weight_var, bias_var, dtype)
         if diag and same:
             return recursion.diagonal(rows, self.rank, tangent=tangent).to(dtype)
-        cols = rows if same else self._points("x2", x2, weight_var, bias_var)
+        cols = rows if same else self._points("x2", x2, weight_var, bias_var, dtype)
         kernel = fused.matrix(rows, cols, self.rank, tangent=tangent).to(dtype)
         return kernel[..., 0, 0] if diag else kernel
 
-    def _points(self, name: str, x: Tensor, weight_var: Tensor, bias_var: Tensor) -> Points:
-        """The points behind the layers. If finite points have a kernel that is not, there is an error."""
-        found = recursion.points(x, weight_var, bias_var, self.rank, self.depth)
+    def _points(self, name: str, x: Tensor, weight_var: Tensor, bias_var: Tensor, dtype: torch.dtype) -> Points:
+        """The points behind the layers. If finite points have a kernel that is not, in ``dtype``, there is an error."""
+        exact = x.dtype if x.device.type == "mps" else torch.float64  # as the core; a sum over layers gathers rounding errors
+        wide = recursion.points(x.to(exact), weight_var.to(exact), bias_var.to(exact), self.rank, self.depth)
+        found = Points(*(part.to(x.dtype) for part in wide))
         if fused.transformed():
             return found
-        own = recursion.diagonal(found, self.rank, tangent=self.kind == "ntk").detach()
+        own = recursion.diagonal(found, self.rank, tangent=self.kind == "ntk").detach().to(dtype)
         if not torch.isfinite(own).all() and all(torch.isfinite(part).all() for part in (x, weight_var, bias_var)):
-            dtype, largest = str(x.dtype).removeprefix("torch."), x.detach().abs().max().item()
+            largest, type_ = x.detach().abs().max().item(), str(dtype).removeprefix("torch.")
             raise OverflowingKernelError(
-                f"the kernel of {name} with itself overflows {dtype} at depth {self.depth}: {name} has entries up to "
+                f"the kernel of {name} with itself overflows {type_} at depth {self.depth}: {name} has entries up to "
                 f"{largest:.3g}, and weight_var is {weight_var.detach().max().item():.3g}; scale the features to the size of one, "
                 "or choose a smaller weight_var or depth"
             )
@@ -283,3 +314,27 @@ def _shape(name: str, value: Any) -> torch.Size:
         if all(size >= 0 for size in shape):
             return shape
     raise InputError(f"{name} must be a torch.Size or another sequence of sizes, got {value!r}")
+
+
+def _first(constraint: Any, value: Any) -> Any:
+    """The first value of a parameter: the ``initial_value`` of its constraint comes before what is given."""
+    if not isinstance(constraint, Interval) or constraint.initial_value is None:
+        return value
+    return constraint.transform(constraint.initial_value)
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    """Variances as a tensor of real numbers: one number, or one for each batch."""
+    if isinstance(value, list | tuple | np.ndarray) and np.ndim(value):
+        value = torch.from_numpy(np.array(checks.real_array(name, value), dtype=np.float64))
+    elif not torch.is_tensor(value):
+        value = checks.real(name, value, low=0.0, high=checks.LARGEST_VARIANCE)
+    return torch.as_tensor(value, dtype=torch.float64 if not torch.is_tensor(value) else None)
+
+
+def _zeros(name: str, value: Any) -> bool:
+    """Whether all variances are zero; not only some."""
+    zero = _tensor(name, value) == 0.0
+    if zero.any() and not zero.all():
+        raise InputError(f"{name} must be positive for all batches, or 0 for all (no biases), got {value!r}")
+    return bool(zero.all())

@@ -82,6 +82,7 @@ def diagonal(of: Points, rank: int, *, tangent: bool) -> Tensor:
 
 def matrix(rows: Points, cols: Points, rank: int, *, tangent: bool) -> Tensor:
     """The kernel matrix (..., n, m); both sides have the same batch shape."""
+    _only_one_forward_mode()
     u = Distance.apply(rows.direction, cols.direction)
     t = 1.0 - 2.0 * u
     for layer in range(rows.a.shape[-2]):
@@ -97,6 +98,16 @@ def matrix(rows: Points, cols: Points, rank: int, *, tangent: bool) -> Tensor:
         u = apart_p.square() + apart_r.square() + both * fallen
         t = 1.0 - 2.0 * u if slope is None else 1.0 - 2.0 * u + both * slope * t
     return rows.scale[..., :, None] * cols.scale[..., None, :] * t
+
+
+def _only_one_forward_mode() -> None:
+    """Refuse what PyTorch gets wrong for every ``autograd.Function``: in forward mode over forward mode its jvp is a constant."""
+    active = torch._C._functorch.get_interpreter_stack() or ()
+    if sum(one.key() == torch._C._functorch.TransformType.Jvp for one in active) > 1:
+        raise NotImplementedError(
+            "forward mode over forward mode, which PyTorch gets wrong here: for second derivatives take torch.func.hessian, "
+            "which is jacfwd(jacrev(f)), or jacrev(jacrev(f))"
+        )
 
 
 class Distance(Function):  # type: ignore[misc]
@@ -188,7 +199,7 @@ def _evaluate(u: Tensor, order: int, rank: int, far: bool) -> Tensor:
     if not far:
         return _near(u, order, near_series)
     beyond = u > 0.5
-    rest = torch.where(beyond, 1.0 - u, 0.5)
+    rest = torch.where(beyond, (1.0 - u).clamp_min(0.0), 0.5)  # for rank 1, u may round to more than one
     other = _near(rest, order, far_series)
     # F(1) - F(ρ) is the whole fall less what is left of it; a derivative in u is one in 1 - u, with its sign changed.
     other = fall / 2.0 - other if order == _VALUE else -other if order == _BEND else other
