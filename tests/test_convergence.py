@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from mnngp import Maxout, MaxoutKernel
 from mnngp.commands.converge import _fit, converge
 from mnngp.errors import InputError
-from mnngp.finite import MaxoutNetwork, agreement, convergence_study, descend, draw_values, draw_weights, exact_kurtosis
+from mnngp.finite import MaxoutNetwork, agreement, convergence_study, descend, draw_values, draw_weights, exact_kurtosis, sampling
 from mnngp.finite.convergence import power_law, printed_kernel, score, tangent_agreement
 from mnngp.finite.descent import descent_agreement, foretell
 from mnngp.finite.pictures import convergence
@@ -348,8 +348,48 @@ def test_mistakes_are_named(arguments, message):
     assert message in result.output.replace("\n", " ") + str(result.exception)
 
 
+def test_wide_layers_are_drawn_in_parts(monkeypatch):
+    """The law is the same: the mean over networks is the kernel."""
+    monkeypatch.setattr(sampling, "BLOCK", 3 * 2 * 7)  # seven units at a time
+    found = agreement(critical(2, 2), POINTS, 50, 400)
+    assert found.score < 4.0
+    assert found.squared_error == pytest.approx(
+        agreement(critical(2, 2), POINTS, 50, 400, seed=1, draw="weights").squared_error, rel=0.3
+    )
+
+
+def test_networks_that_do_not_vary():
+    """Without noise in the covariances there is no score and no exponent, and no warning either."""
+    quiet = convergence_study([2], [1], np.array([5, 10]), networks=4, weight_var=1e-30, tangent_up_to=0, descent_up_to=0)
+    assert list(quiet.exponents()) == []
+    assert score(np.ones((4, 2, 2)), np.ones((2, 2))) == 0.0
+
+
 def test_bad_input_is_refused():
     kernel = critical(2, 1)
+    data = (circle(ANGLES), np.sin(ANGLES), circle(PLACES))
+    for change, text in (
+        ({"width": 0}, "width must be a positive integer"),
+        ({"moments": 0}, "moments must be a positive integer"),
+        ({"time": -1.0}, "time must be a finite number above 0"),
+        ({"resolution": 0.0}, "resolution must be a finite number above 0"),
+    ):
+        with pytest.raises(InputError, match=text):
+            descent_agreement(kernel, *data, **{"width": 5, "networks": 2} | change)
+    with pytest.raises(InputError, match="kernel must be a MaxoutKernel, got 'k'"):
+        descent_agreement("k", *data, 5, 2)
+    with pytest.raises(InputError, match=r"new must have 2 columns, as many as X, got shape \(3, 4\)"):
+        descent_agreement(kernel, *data[:2], POINTS, 5, 2)
+    with pytest.raises(InputError, match=r"too small to train with, got a largest eigenvalue of .*--descent-up-to 0"):
+        convergence_study([2], [50], [5], networks=2, weight_var=0.1, bias_var=0.0)
+    with pytest.raises(InputError, match="seed must be a whole number"):
+        convergence_study([2], [1], [5], seed=-1)
+    for record in ([1.7], 3, [], [-1]):
+        with pytest.raises(InputError, match="record must be whole numbers of steps, 0 or more, got"):
+            descend(MaxoutNetwork(2, 2, 1, 2), *data[:2], step=0.1, record=record, new=data[2])
+    ends = descent_agreement(kernel, *data, 5, 2, moments=1)
+    assert len(ends.times) == 3  # the start, one step, and the end
+    assert ends.times[-1] == pytest.approx(100.0 * ends.times[1])
     with pytest.raises(InputError, match="width must be a positive integer"):
         draw_values(kernel, POINTS, 0, 5)
     with pytest.raises(InputError, match="networks must be 2 or more"):

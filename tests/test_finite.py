@@ -1,5 +1,6 @@
 """Finite networks: the module, what training them does, and that together is as good as alone."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from torch.nn.utils import parametrize, prune  # noqa: E402
 
 from mnngp import MaxoutKernel  # noqa: E402
 from mnngp.errors import InputError  # noqa: E402
@@ -582,7 +585,67 @@ def test_a_training_says_what_is_wrong(change, text):
         Training(**change)
 
 
+class _Louder(MaxoutNetwork):
+    def forward(self, X):
+        return 10.0 * super().forward(X)
+
+
+def _with(change):
+    network = MaxoutNetwork(**SHAPE)
+    change(network)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [
+        (_Louder(**SHAPE), "a forward of its own"),
+        (_with(lambda n: n.register_forward_hook(lambda *_: None)), "forward hooks"),
+        (_with(lambda n: prune.random_unstructured(n.weights, "1", 0.5)), "pruned or parametrised weights"),
+        (_with(lambda n: parametrize.register_parametrization(n.weights, "1", torch.nn.Tanh())), "pruned or parametrised"),
+        (_with(lambda n: n.weights.__setitem__(2, n.weights[1])), "parameters of it are tied"),
+        (_with(lambda n: n.weights.__setitem__(2, torch.nn.Parameter(torch.ones(3)))), "the shapes that they were made with"),
+    ],
+)
+def test_networks_that_are_more_than_their_numbers_are_refused(network, reason):
+    """What is stacked is the numbers: the rest would be left out without a word."""
+    X, Y = some_data()
+    for use in (lambda: train([MaxoutNetwork(**SHAPE), network], X, Y), lambda: predict([MaxoutNetwork(**SHAPE), network], X)):
+        with pytest.raises(InputError, match=rf"networks\[1\] must compute what a MaxoutNetwork computes, but .*{reason}"):
+            use()
+
+
+def test_settings_of_pytorch_do_not_matter():
+    """A default device or dtype, inference mode, autocast."""
+    X, Y = some_data()
+
+    def found(network):
+        train(network, X, Y, Training(epochs=3, batch_size=16))
+        return numbers(network), predict(network, X), tangent_kernel(network, X[:5])
+
+    expected = found(MaxoutNetwork(**SHAPE, seed=0))
+    with torch.device("meta"):
+        made = MaxoutNetwork(**SHAPE, seed=0)
+    for setting in (torch.device("meta"), torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16)):
+        network = copy.deepcopy(made)
+        with setting:
+            again = found(network)
+        for one, other in zip(again, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_numbers_of_numpy_become_pythons():
+    training = Training(learning_rate=np.float64(1e-3), epochs=np.int64(2), batch_size=np.int32(7), patience=np.int64(3))
+    assert str(training) == "adam, learning rate 0.001, 2 epochs, batches of 7, patience 3"
+    X, Y = some_data()
+    network = MaxoutNetwork(**SHAPE)
+    train(network, X, Y, training, validation=(X, Y))
+    assert predict(network, X, batch_size=np.int64(3)).shape == (40, 2)
+
+
 def test_train_says_what_is_wrong():
+    with pytest.raises(InputError, match=r"learning_rate must be at most 6.55e\+04, as the networks' dtype, got 100000\.0"):
+        train(MaxoutNetwork(**SHAPE).half(), *some_data(), Training("sgd", learning_rate=1e5))
     X, Y = some_data()
     good = some_networks()
     for networks, text in (

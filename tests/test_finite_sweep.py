@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mnngp.commands.sweep import Display
 from mnngp.data import load, standardised
 from mnngp.errors import InputError
 from mnngp.experiments import cells, figures, report, runner, selection, tables
@@ -132,6 +133,21 @@ def test_early_stopping_in_a_sweep(tmp_path):
     )
     assert stopped.training == f"{plain.training}, patience 5"
     assert stopped.validation_log_loss != plain.validation_log_loss
+
+
+def test_the_best_so_far_is_that_of_one_training():
+    """Networks that differ in their training alone are different ones, as in the table."""
+    shown = Display("a sweep")
+    for rate, accuracies in ((1e-6, (0.1, 0.2)), (1e-2, (0.8, 0.9))):
+        training = str(Training(learning_rate=rate))
+        shown._take(
+            [
+                result(width=5, rank=2, kind="finite", repeat=r, validation_accuracy=a, training=training)
+                for r, a in enumerate(accuracies)
+            ]
+        )
+    assert shown._best().startswith("0.8500 with 1,000: maxout-2, width 5, ")
+    assert shown._best().endswith("adam, learning rate 0.01, 200 epochs, batches of 256")
 
 
 # --- divergence ---------------------------------------------------------------------------------------------------------

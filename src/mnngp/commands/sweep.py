@@ -17,6 +17,7 @@ from mnngp.commands.data import DataDir
 if TYPE_CHECKING:
     from mnngp.data import Images
     from mnngp.experiments.protocol import Protocol, Split
+    from mnngp.experiments.selection import Setting
     from mnngp.experiments.store import Result, Store
 
 _EVERY = 10.0  # seconds between two lines where there is no terminal
@@ -115,7 +116,7 @@ class Display:
         self.total = self.count = self.failed = self.ours = 0
         self.phase, self.error = "", ""
         self.started = self.told = time.monotonic()
-        self.accuracies: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+        self.accuracies: dict[Setting, list[float]] = defaultdict(list)
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
@@ -144,9 +145,11 @@ class Display:
     def finished(self, results: Sequence[Result]) -> None:
         self.ours += len(results)
         self._take(results)
+        from mnngp.experiments.selection import Setting
+
         for result in results:
             if result.status == "failed":
-                self._say(f"failed: {_network(result)}: {result.error}")
+                self._say(f"failed: {_network(Setting.of(result))}: {result.error}")
         if self.live is None and results and (time.monotonic() > self.told + _EVERY or self.count == self.total):
             self._say(" · ".join(self._facts()))
 
@@ -165,11 +168,13 @@ class Display:
     # --- what is shown ----------------------------------------------------------------------------------------------
 
     def _take(self, results: Sequence[Result]) -> None:
+        from mnngp.experiments.selection import Setting
+
         for result in results:
             self.count += 1
             self.failed += result.status == "failed"
             if result.validation_accuracy is not None:
-                self.accuracies[result.n_train, _network(result)].append(result.validation_accuracy)
+                self.accuracies[Setting.of(result)].append(result.validation_accuracy)
 
     def _say(self, text: str) -> None:
         """A line; what it says is data, not mark-up."""
@@ -189,12 +194,12 @@ class Display:
 
     def _best(self) -> str:
         """The network with the highest mean validation accuracy so far, at each size."""
-        best: dict[int, tuple[float, str]] = {}
-        for (n_train, network), values in self.accuracies.items():
+        best: dict[int, tuple[float, Setting]] = {}
+        for setting, values in self.accuracies.items():
             mean = sum(values) / len(values)
-            if mean > best.get(n_train, (-1.0, ""))[0]:
-                best[n_train] = mean, network
-        return "; ".join(f"{best[n_train][0]:.4f} with {n_train:,}: {best[n_train][1]}" for n_train in sorted(best))
+            if setting.n_train not in best or mean > best[setting.n_train][0]:
+                best[setting.n_train] = mean, setting
+        return "; ".join(f"{mean:.4f} with {n_train:,}: {_network(setting)}" for n_train, (mean, setting) in sorted(best.items()))
 
     def _panel(self) -> Any:
         from rich.console import Group
@@ -213,13 +218,14 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _network(result: Result) -> str:
-    unit = result.activation if result.rank is None else f"{result.activation}-{result.rank}"
-    if result.width is not None:
-        weight, bias = result.weight_var**0.5, result.bias_var**0.5
-        return f"{unit}, width {result.width}, depth {result.depth}, weight_std {weight:.4g}, bias_std {bias:.4g}"
-    kind = "" if result.kind == "nngp" else f" {result.kind}"
-    return f"{unit}{kind}, depth {result.depth}, weight_var {result.weight_var:.4g}, bias_var {result.bias_var:.4g}"
+def _network(setting: Setting) -> str:
+    unit = setting.activation if setting.rank is None else f"{setting.activation}-{setting.rank}"
+    if setting.width is not None:
+        weight, bias = setting.weight_var**0.5, setting.bias_var**0.5
+        shape = f"{unit}, width {setting.width}, depth {setting.depth}, weight_std {weight:.4g}, bias_std {bias:.4g}"
+        return f"{shape}, {setting.training}"
+    kind = "" if setting.kind == "nngp" else f" {setting.kind}"
+    return f"{unit}{kind}, depth {setting.depth}, weight_var {setting.weight_var:.4g}, bias_var {setting.bias_var:.4g}"
 
 
 def _duration(seconds: float) -> str:

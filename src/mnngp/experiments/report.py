@@ -132,6 +132,7 @@ def contents(run: Store | Sequence[Result], title: str | None = None, repeats: i
         "selected": [detail(row) for row in rows],
         "accuracy_figures": [(place, *named[0]) for place, named in drawn.items() if place.startswith("accuracy")],
         "timings_drawn": "timings" in drawn,
+        "finite": any(result.width is not None for result in results),
         "heat_maps": [name for name, _ in drawn.get("heat-maps", ())],
         "timings": timing_rows(results),
         "protocol": flat(protocol),

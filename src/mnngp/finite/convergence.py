@@ -158,9 +158,10 @@ def _distances(samples: Array, exact: Array) -> dict[str, float]:
 
 
 def score(samples: Array, exact: Array) -> float:
-    """The largest entry of ``|mean - exact|``, in standard errors of the mean."""
-    error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
-    return float(np.max(np.abs(samples.mean(axis=0) - exact) / error))
+    """The largest entry of ``|mean - exact|``, in standard errors of the mean; without any error it is zero."""
+    off, error = np.abs(samples.mean(axis=0) - exact), samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
+    with np.errstate(divide="ignore"):
+        return float(np.max(np.divide(off, error, where=off > 0.0, out=np.zeros_like(off))))
 
 
 def printed_kernel(kernel: MaxoutKernel, X: Any) -> Array:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mnngp import checks
 from mnngp.errors import InputError
 from mnngp.finite.network import MaxoutNetwork, input_tensor, real_array
-from mnngp.finite.sampling import network_seeds, weight_count
+from mnngp.finite.sampling import network_seeds, setting, weight_count
 from mnngp.finite.schedule import Training
 from mnngp.finite.training import predict, train
 from mnngp.inference import GradientFlow
@@ -31,14 +31,17 @@ from mnngp.kernels import MaxoutKernel
 from mnngp.progress import Done
 
 Array = NDArray[np.float64]
+_LONGEST = 1e30  # a step in single precision, times the number of points
 
 
-def descend(networks: Sequence[MaxoutNetwork], X: Any, y: Any, *, step: float, record: Sequence[int], new: Any) -> Array:
+def descend(
+    networks: MaxoutNetwork | Sequence[MaxoutNetwork], X: Any, y: Any, *, step: float, record: Sequence[int], new: Any
+) -> Array:
     """Train networks of one shape, all at once, and follow their predictions. The networks are not changed.
 
     Parameters
     ----------
-    networks : sequence of MaxoutNetwork
+    networks : MaxoutNetwork, or a sequence of them
         With one output. For a limit of infinite width their ``parametrization`` is "ntk".
     X, y : arrays of shape (n, inputs), (n,)
         What they learn.
@@ -63,11 +66,13 @@ def descend(networks: Sequence[MaxoutNetwork], X: Any, y: Any, *, step: float, r
     0.0
     """
     step = checks.real("step", step, low=0.0, strict=True)
-    moments = sorted({int(value) for value in record})
-    if not moments or moments[0] < 0:
-        raise InputError(f"record must be numbers of steps, 0 or more, got {record!r}")
+    networks = [networks] if isinstance(networks, MaxoutNetwork) else list(networks)
     if not networks:
         raise InputError("networks must be one or more, got none")
+    numbers = np.asarray(record)
+    if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu" or numbers.min() < 0:
+        raise InputError(f"record must be whole numbers of steps, 0 or more, got {record!r}")
+    moments = sorted(set(numbers.tolist()))
     if networks[0].outputs != 1:
         raise InputError(f"networks must have one output, got {networks[0].outputs}")
     points, unknown, targets = input_tensor("X", X, networks[0]), input_tensor("new", new, networks[0]), real_array("y", y)
@@ -81,8 +86,9 @@ def descend(networks: Sequence[MaxoutNetwork], X: Any, y: Any, *, step: float, r
             training = Training("sgd", learning_rate=rate, epochs=moment - count, batch_size=len(points))
             gone |= [history.diverged for history in train(moving, points, targets, training)]
             count = moment
-        found[moment] = np.where(gone[:, None], np.nan, predict(moving, unknown)[..., 0].astype(np.float64))
-    return np.stack([found[int(moment)] for moment in record])
+        made = predict(moving, unknown)[..., 0].astype(np.float64)
+        found[moment] = np.where(gone[:, None] | ~np.isfinite(made), np.nan, made)
+    return np.stack([found[moment] for moment in numbers.tolist()])
 
 
 def foretell(kernel: MaxoutKernel, X: Any, y: Any, new: Any, start: Array, *, step: float, record: Sequence[int]) -> Array:
@@ -114,6 +120,18 @@ def _gain(x: Array, count: int) -> Array:
     small = np.abs(x) < 1e-14
     learnt = np.where(x < 0.5, -np.expm1(count * np.log1p(-np.minimum(x, 0.5))), 1.0 - (1.0 - x) ** count)
     return np.asarray(np.where(small, count, learnt / np.where(small, 1.0, x)))
+
+
+def step_size(tangent: MaxoutKernel, X: Any, resolution: float) -> float:
+    """The step of descent that is ``resolution`` times ``1/λ_max`` of a tangent kernel at the points."""
+    largest = float(np.linalg.eigvalsh(tangent(X))[-1])
+    resolution = checks.real("resolution", resolution, low=0.0, high=2.0, strict=True)
+    if not resolution < largest * _LONGEST:
+        raise InputError(
+            f"the tangent kernel must not be too small to train with, got a largest eigenvalue of {largest:.3g} for {tangent!r}: "
+            "larger variances or less depth help, or no training (--descent-up-to 0)"
+        )
+    return resolution / largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,10 +225,15 @@ def descent_agreement(
     """
     if checks.positive_int("networks", networks) < 2:
         raise InputError("networks must be 2 or more, for a standard error, got 1")
-    tangent = MaxoutKernel(kernel.depth, kernel.rank, kernel.weight_var, kernel.bias_var, kind="ntk")
-    largest = float(np.linalg.eigvalsh(tangent(X))[-1])
-    step, steps = resolution / largest, round(time / resolution)
-    record = sorted({0, *(round(value) for value in np.geomspace(1, steps, moments))})
+    width, moments = checks.positive_int("width", width), checks.positive_int("moments", moments)
+    time = checks.real("time", time, low=0.0, strict=True)
+    X, new = setting(kernel, X)[0], checks.points("new", real_array("new", new))
+    if new.shape[1] != X.shape[1]:
+        raise InputError(f"new must have {X.shape[1]} columns, as many as X, got shape {new.shape}")
+    tangent = type(kernel)(**{**kernel.get_params(), "kind": "ntk"})
+    step = step_size(tangent, X, resolution)
+    steps = max(1, round(time / resolution))
+    record = sorted({0, steps, *(round(value) for value in np.geomspace(1, steps, moments))})
     both = np.concatenate([X, new])
     inputs, seeds = both.shape[1], network_seeds(seed, networks)
     batch = max(

@@ -94,7 +94,7 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         for index, (fan_in, deviation) in enumerate(zip(fan_ins, self.deviations, strict=True)):
             shape = (rank, width) if index < depth else (outputs,)
             scale = (1.0, 1.0) if parametrization == "ntk" else deviation
-            weight, bias = torch.empty(*shape, fan_in, dtype=kind), torch.empty(shape, dtype=kind)
+            weight, bias = (torch.empty(size, dtype=kind, device="cpu") for size in ((*shape, fan_in), shape))
             for parameter, size, collection in zip((weight, bias), scale, (self.weights, self.biases), strict=True):
                 parameter.normal_(generator=generator).mul_(size)
                 collection.append(torch.nn.Parameter(parameter.to(device)))

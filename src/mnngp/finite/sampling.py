@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from mnngp import checks
 from mnngp.errors import InputError
-from mnngp.finite.network import torch_dtype
+from mnngp.finite.network import real_array, torch_dtype
 from mnngp.kernels import MaxoutKernel
 from mnngp.progress import Done
 
@@ -84,18 +84,22 @@ def draw_values(
     points, weight_var, bias_var = setting(kernel, X)
     width, networks = checks.positive_int("width", width), checks.positive_int("networks", networks)
     rng = np.random.default_rng(checks.seed("seed", seed))
-    batch = max(1, min(networks, BLOCK // (len(points) * kernel.rank * width)))
+    units = max(1, BLOCK // (len(points) * kernel.rank))  # of a layer at a time; narrow networks many at a time
+    batch = max(1, min(networks, units // width))
     covariances = np.empty((networks, len(points), len(points)))
     first = bias_var[0] + weight_var[0] * points @ points.T / points.shape[1]
     for start in range(0, networks, batch):
         count = min(batch, networks - start)
         C = np.broadcast_to(first, (count, *first.shape))
         for w, b in zip(weight_var[1:], bias_var[1:], strict=True):
-            # single precision for the draws alone: 1e-7 of a value, where networks differ by 1e-2
-            normal = rng.standard_normal((count, len(points), kernel.rank * width), dtype=np.float32)
-            values = _root(C).astype(np.float32) @ normal
-            hidden = values.reshape(count, len(points), kernel.rank, width).max(axis=2).astype(np.float64)
-            C = b + w * (hidden @ hidden.transpose(0, 2, 1)) / width
+            root, squares = _root(C).astype(np.float32), np.zeros(C.shape)
+            for unit in range(0, width, units):
+                some = min(units, width - unit)
+                # single precision for the draws alone: 1e-7 of a value, where networks differ by 1e-2
+                values = root @ rng.standard_normal((count, len(points), kernel.rank * some), dtype=np.float32)
+                hidden = values.reshape(count, len(points), kernel.rank, some).max(axis=2).astype(np.float64)
+                squares += hidden @ hidden.transpose(0, 2, 1)
+            C = b + w * squares / width
         covariances[start : start + count] = C
         progress(count / networks)
     noise = rng.standard_normal((networks, len(points), 1))
@@ -183,13 +187,13 @@ def passing_network(
     """
     kind = torch_dtype(dtype)
     generator = torch.Generator().manual_seed(checks.seed("seed", seed))
-    hidden = torch.tensor(X, dtype=kind)
+    hidden = torch.tensor(X, dtype=kind, device="cpu")
     last = len(weight_var) - 1
     for index, (w, b) in enumerate(zip(weight_var, bias_var, strict=True)):
         maps = rank * width if index < last else 1
         values = _drawn_product(hidden, maps, float(np.sqrt(w / hidden.shape[1])), generator, block)
         # As in MaxoutNetwork, a layer's biases are drawn after all of its weights.
-        values += torch.empty(maps, dtype=kind).normal_(generator=generator).mul_(float(np.sqrt(b)))
+        values += torch.empty(maps, dtype=kind, device="cpu").normal_(generator=generator).mul_(float(np.sqrt(b)))
         if index == last:
             return hidden.double().numpy(), values[:, 0].double().numpy()
         hidden = values.unflatten(1, (rank, width)).amax(1)
@@ -199,14 +203,14 @@ def passing_network(
 def _drawn_product(hidden: torch.Tensor, maps: int, deviation: float, generator: torch.Generator, block: int) -> torch.Tensor:
     """``H Wᵀ`` for a matrix W that is drawn in blocks of rows."""
     fan_in = hidden.shape[1]
-    result = torch.empty(hidden.shape[0], maps, dtype=hidden.dtype)
+    result = hidden.new_empty(hidden.shape[0], maps)
     # PyTorch fills in groups of 16, and redraws the last 16 of an odd number: whole groups, and a last block that is long enough,
     # give the numbers that one call would.
     rows = max(16, block // fan_in // 16 * 16)
     start = 0
     while start < maps:
         count = rows if maps - start >= rows + 16 else maps - start
-        weight = torch.empty(count, fan_in, dtype=hidden.dtype).normal_(generator=generator).mul_(deviation)
+        weight = hidden.new_empty(count, fan_in).normal_(generator=generator).mul_(deviation)
         result[:, start : start + count] = hidden @ weight.T
         start += count
     return result
@@ -222,7 +226,7 @@ def setting(kernel: MaxoutKernel, X: Any) -> tuple[Array, Array, Array]:
     """The points, and the variances of each affine map."""
     if not isinstance(kernel, MaxoutKernel):
         raise InputError(f"kernel must be a MaxoutKernel, got {kernel!r}")
-    points = np.asarray(checks.points("X", X), dtype=np.float64)
+    points = np.asarray(checks.points("X", real_array("X", X)), dtype=np.float64)
     depth = checks.positive_int("depth", kernel.depth)
     checks.positive_int("rank", kernel.rank)
     weight_var = checks.variances("weight_var", kernel.weight_var, depth + 1, zero=False)

@@ -41,12 +41,15 @@ class Training:
 
     def __post_init__(self) -> None:
         checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
-        checks.real("learning_rate", self.learning_rate, low=0.0, strict=True)
-        checks.positive_int("epochs", self.epochs)
-        checks.positive_int("batch_size", self.batch_size)
-        if self.patience is not None:
-            checks.positive_int("patience", self.patience)
-        checks.seed("seed", self.seed)
+        plain: dict[str, object] = {  # Python's own numbers, in place of NumPy's
+            "learning_rate": checks.real("learning_rate", self.learning_rate, low=0.0, strict=True),
+            "epochs": checks.positive_int("epochs", self.epochs),
+            "batch_size": checks.positive_int("batch_size", self.batch_size),
+            "patience": None if self.patience is None else checks.positive_int("patience", self.patience),
+            "seed": checks.seed("seed", self.seed),
+        }
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
         text = f"{self.optimizer}, learning rate {self.learning_rate!r}, {self.epochs} epochs, batches of {self.batch_size}"

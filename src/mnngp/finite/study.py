@@ -13,7 +13,7 @@ from mnngp import checks
 from mnngp.activations import Maxout
 from mnngp.errors import InputError
 from mnngp.finite.convergence import Agreement, TangentAgreement, agreement, power_law, tangent_agreement
-from mnngp.finite.descent import DescentAgreement, descent_agreement
+from mnngp.finite.descent import DescentAgreement, descent_agreement, step_size
 from mnngp.finite.sampling import weight_count
 from mnngp.kernels import MaxoutKernel
 from mnngp.progress import Done
@@ -54,7 +54,7 @@ class Study:
         for name, rows in groups:
             for rank, depth in dict.fromkeys((row.rank, row.depth) for row in rows):
                 chosen = [row for row in rows if (row.rank, row.depth) == (rank, depth)]
-                if len(chosen) > 1:
+                if len(chosen) > 1 and all(row.squared_error > 0.0 for row in chosen):
                     numbers = [(row.width, row.squared_error, row.squared_error_std) for row in chosen]
                     yield name, rank, depth, *power_law(*zip(*numbers, strict=True))
 
@@ -134,8 +134,11 @@ def convergence_study(
         for rank in ranks
         for depth in depths
     ]
-    widths = sorted(widths)
+    widths, seed = sorted(widths), checks.seed("seed", seed)
     limit = (widths[-1] if depths[0] == 1 else 500) if descent_up_to is None else descent_up_to
+    given = (circle(ANGLES), np.sin(ANGLES), circle(PLACES))
+    if widths[0] <= limit:  # an error now, not when all else is done
+        step_size(type(kernels[0])(**{**kernels[0].get_params(), "kind": "ntk"}), given[0], 1.0)
     # What is done, and numbers to be drawn or trained for it, which is about what it costs.
     jobs: list[tuple[str, float, Callable[[Done], Any]]] = []
     for kernel in kernels:
@@ -153,7 +156,6 @@ def convergence_study(
     for width in (value for value in widths if value <= limit):
         size = weight_count(kernels[0], width, 2)
         count = int(np.clip(DESCENT_WEIGHTS // size, 4, max(4, networks)))
-        given = (circle(ANGLES), np.sin(ANGLES), circle(PLACES))
         work = _bound(descent_agreement, kernels[0], *given, width=width, networks=count, seed=seed)
         jobs.append((f"gradient descent, width {width}", 300.0 * count * size, work))
     total = sum(cost for _, cost, _ in jobs)
@@ -175,6 +177,6 @@ def _bound(
 
 def _distinct(name: str, values: Sequence[int]) -> list[int]:
     """Positive integers, each once; the first stays the first."""
-    if not values:
+    if len(values) == 0:
         raise InputError(f"{name} must be one or more positive integers, got none")
     return list(dict.fromkeys(checks.positive_int(name, value) for value in values))

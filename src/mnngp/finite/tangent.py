@@ -52,20 +52,21 @@ def tangent_kernel(network: MaxoutNetwork, X: Any, Y: Any = None, *, output: int
         raise InputError(f"network must be a MaxoutNetwork, got {type(network).__name__}")
     if isinstance(output, bool) or not isinstance(output, int | np.integer) or not 0 <= output < network.outputs:
         raise InputError(f"output must be one of 0 to {network.outputs - 1}, got {output!r}")
-    left = input_tensor("X", X, network)
-    points = left if Y is None else torch.cat([left, input_tensor("Y", Y, network)])
-    total = np.zeros((len(points), len(points)))
-    for index, (hidden, delta) in enumerate(_layers(network, points, output)):
+    rows = _layers(network, input_tensor("X", X, network), output)
+    columns = rows if Y is None else _layers(network, input_tensor("Y", Y, network), output)
+    total = np.zeros((len(rows[0][0]), len(columns[0][0])))
+    for index, ((hidden, delta), (others, deltas)) in enumerate(zip(rows, columns, strict=True)):
         weight_std, bias_std = network.deviations[index] if network.parametrization == "ntk" else (1.0, 1.0)
-        total += (delta @ delta.T) * (weight_std**2 * (hidden @ hidden.T) + bias_std**2)
-    return total if Y is None else total[: len(left), len(left) :]
+        total += (delta @ deltas.T) * (weight_std**2 * (hidden @ others.T) + bias_std**2)
+    return total
 
 
 def _layers(network: MaxoutNetwork, points: torch.Tensor, output: int) -> list[tuple[Any, Any]]:
     """For each affine map what comes in, ``h_{l-1}``, and the gradient of the output in its values, ``δ_l``: a row a point."""
-    hidden = points.clone()  # which may be the caller's own numbers
     inputs, values = [], []
-    with torch.enable_grad():
+    # A gradient is taken here whatever the caller has switched off, in the network's own precision.
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(points.device.type, enabled=False):
+        hidden = points.clone()  # which may be the caller's own numbers
         for index in range(network.depth + 1):
             inputs.append(hidden)
             values.append(network._affine(index, hidden.requires_grad_()))

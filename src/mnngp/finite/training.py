@@ -130,6 +130,9 @@ def train(
         raise InputError(f"validation must have as many sets of points as X, {len(data[0])}, got {len(judge[0])}")
     if judge is None and training.patience is not None:
         raise InputError(f"patience={training.patience!r} (early stopping) needs validation=(X, Y), points to judge by")
+    largest = torch.finfo(group[0].weights[0].dtype).max
+    if training.learning_rate > largest:
+        raise InputError(f"learning_rate must be at most {largest:.3g}, as the networks' dtype, got {training.learning_rate!r}")
     histories: list[History] = []
     with torch.no_grad():
         for some, sets in _parts(group, min(training.batch_size, data[0].shape[1]), len(data[0])):
@@ -158,7 +161,7 @@ def predict(networks: MaxoutNetwork | Sequence[MaxoutNetwork], X: Any, batch_siz
     group = _group(networks)
     points = _points("X", X, group[0].inputs, group)
     if batch_size is not None:
-        checks.positive_int("batch_size", batch_size)
+        batch_size = checks.positive_int("batch_size", batch_size)
     with torch.no_grad():
         parts = _parts(group, 1, len(points))
         result = np.concatenate([_outputs(Stack(group[some]), points[sets], batch_size) for some, sets in parts])
@@ -294,7 +297,7 @@ def _batches(data: Data, size: int, generator: torch.Generator) -> Iterator[Data
     if count <= size:
         yield data
         return
-    order = torch.randperm(count, generator=generator).to(X.device)
+    order = torch.randperm(count, generator=generator, device="cpu").to(X.device)
     for chosen in order.split(size):
         yield X[:, chosen], Y[:, chosen]
 
@@ -330,7 +333,7 @@ def _even(count: int, largest: int) -> Iterator[tuple[int, int]]:
 
 def _denormals_are_zero() -> bool:
     """Whether this thread takes them as zero; there is no other way to ask."""
-    return bool(torch.full((1,), 1e-38) * 1e-3 == 0.0)
+    return bool(torch.full((1,), 1e-38, dtype=torch.float32, device="cpu") * 1e-3 == 0.0)
 
 
 def _group(networks: MaxoutNetwork | Sequence[MaxoutNetwork]) -> list[MaxoutNetwork]:
@@ -340,6 +343,8 @@ def _group(networks: MaxoutNetwork | Sequence[MaxoutNetwork]) -> list[MaxoutNetw
         raise InputError(f"networks must be a MaxoutNetwork or a sequence of them, at least one, got {networks!r}")
     if len({id(network) for network in group}) < len(group):
         raise InputError("networks must be different ones: the same is there twice")
+    for number, network in enumerate(group):
+        _check_plain(f"networks[{number}]", network)
     first = _traits(group[0])
     if first["dtype"] not in _DTYPES:
         raise InputError(
@@ -353,6 +358,23 @@ def _group(networks: MaxoutNetwork | Sequence[MaxoutNetwork]) -> list[MaxoutNetw
                     f"networks[0] has {name} {first[name]}, networks[{number}] has {value}"
                 )
     return group
+
+
+def _check_plain(name: str, network: MaxoutNetwork) -> None:
+    """Refuse a network that computes more than the affine maps and maxima of its own parameters: a stack knows nothing else."""
+    parts = [*network.weights, *network.biases]
+    maps = Shape.of(network).maps
+    sizes = [rows * columns for rows, columns in maps] + [rows for rows, _ in maps]
+    methods = [getattr(getattr(network, method), "__func__", None) for method in ("forward", "hidden", "_affine")]
+    for wrong, reason in (
+        (methods != [MaxoutNetwork.forward, MaxoutNetwork.hidden, MaxoutNetwork._affine], "it has a forward of its own"),
+        (bool(network._forward_hooks or network._forward_pre_hooks), "it has forward hooks"),
+        (not all(isinstance(part, torch.nn.Parameter) for part in parts), "it has pruned or parametrised weights"),
+        (len({id(part) for part in parts}) < len(parts), "parameters of it are tied"),
+        ([part.numel() for part in parts] != sizes, "its parameters do not have the shapes that they were made with"),
+    ):
+        if wrong:
+            raise InputError(f"{name} must compute what a MaxoutNetwork computes, but {reason}: write your own loop for it")
 
 
 def _traits(network: MaxoutNetwork) -> dict[str, Any]:
