@@ -31,7 +31,7 @@ from mnngp.activations.maxout import maximum_moment
 from mnngp.errors import InputError
 from mnngp.finite.network import MaxoutNetwork
 from mnngp.finite.sampling import Draws, draw_values, draw_weights, network_seeds, setting
-from mnngp.finite.tangent import tangent_kernel
+from mnngp.finite.tangent import analytic, tangent_kernel
 from mnngp.kernels import MaxoutKernel
 from mnngp.progress import Done
 
@@ -256,7 +256,7 @@ def tangent_agreement(
     points, weight_var, bias_var = setting(kernel, X)
     if checks.positive_int("networks", networks) < 2:
         raise InputError("networks must be 2 or more, for a standard error, got 1")
-    exact = type(kernel)(**{**kernel.get_params(), "kind": "ntk"})(points)
+    exact = analytic(kernel)(points)
     _not_zero(np.diag(exact))
     variances: dict[str, Any] = {"weight_var": weight_var, "bias_var": bias_var, "parametrization": "ntk"}
     samples = np.empty((networks, len(points), len(points)))

@@ -25,12 +25,14 @@ from mnngp.errors import InputError
 from mnngp.finite.network import MaxoutNetwork, input_tensor, real_array
 from mnngp.finite.sampling import network_seeds, setting, weight_count
 from mnngp.finite.schedule import Training
+from mnngp.finite.tangent import analytic
 from mnngp.finite.training import predict, train
 from mnngp.inference import GradientFlow
 from mnngp.kernels import MaxoutKernel
 from mnngp.progress import Done
 
 Array = NDArray[np.float64]
+_AT_ONCE = 2**24  # weights of networks that are trained together; there are as many gradients
 _LONGEST = 1e30  # a step in single precision, times the number of points
 
 
@@ -230,15 +232,13 @@ def descent_agreement(
     X, new = setting(kernel, X)[0], checks.points("new", real_array("new", new))
     if new.shape[1] != X.shape[1]:
         raise InputError(f"new must have {X.shape[1]} columns, as many as X, got shape {new.shape}")
-    tangent = type(kernel)(**{**kernel.get_params(), "kind": "ntk"})
+    tangent = analytic(kernel)
     step = step_size(tangent, X, resolution)
     steps = max(1, round(time / resolution))
     record = sorted({0, steps, *(round(value) for value in np.geomspace(1, steps, moments))})
     both = np.concatenate([X, new])
     inputs, seeds = both.shape[1], network_seeds(seed, networks)
-    batch = max(
-        1, 2**24 // weight_count(kernel, width, inputs)
-    )  # networks at once: their weights, and as many gradients, in memory
+    batch = max(1, _AT_ONCE // weight_count(kernel, width, inputs))
     trained, start = [], []
     for first in range(0, networks, batch):
         group = [

@@ -15,6 +15,7 @@ from mnngp.errors import InputError
 from mnngp.finite.convergence import Agreement, TangentAgreement, agreement, power_law, tangent_agreement
 from mnngp.finite.descent import DescentAgreement, descent_agreement, step_size
 from mnngp.finite.sampling import weight_count
+from mnngp.finite.tangent import analytic
 from mnngp.kernels import MaxoutKernel
 from mnngp.progress import Done
 
@@ -138,7 +139,7 @@ def convergence_study(
     limit = (widths[-1] if depths[0] == 1 else 500) if descent_up_to is None else descent_up_to
     given = (circle(ANGLES), np.sin(ANGLES), circle(PLACES))
     if widths[0] <= limit:  # an error now, not when all else is done
-        step_size(type(kernels[0])(**{**kernels[0].get_params(), "kind": "ntk"}), given[0], 1.0)
+        step_size(analytic(kernels[0]), given[0], 1.0)
     # What is done, and numbers to be drawn or trained for it, which is about what it costs.
     jobs: list[tuple[str, float, Callable[[Done], Any]]] = []
     for kernel in kernels:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from mnngp.errors import InputError
 from mnngp.finite.network import MaxoutNetwork, input_tensor
+from mnngp.kernels import MaxoutKernel
 
 
 def tangent_kernel(network: MaxoutNetwork, X: Any, Y: Any = None, *, output: int = 0) -> NDArray[np.float64]:
@@ -59,6 +60,11 @@ def tangent_kernel(network: MaxoutNetwork, X: Any, Y: Any = None, *, output: int
         weight_std, bias_std = network.deviations[index] if network.parametrization == "ntk" else (1.0, 1.0)
         total += (delta @ deltas.T) * (weight_std**2 * (hidden @ others.T) + bias_std**2)
     return total
+
+
+def analytic(kernel: MaxoutKernel) -> MaxoutKernel:
+    """The tangent kernel of the infinitely wide network that a kernel is of."""
+    return type(kernel)(**{**kernel.get_params(), "kind": "ntk"})
 
 
 def _layers(network: MaxoutNetwork, points: torch.Tensor, output: int) -> list[tuple[Any, Any]]:

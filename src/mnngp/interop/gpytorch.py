@@ -37,10 +37,7 @@ class OverflowingKernelError(ScaleError, NanError):  # type: ignore[misc]
 
 
 class ConstraintError(InputError, RuntimeError):
-    """A value that a constraint does not allow. BoTorch draws from priors again after a ``RuntimeError`` with these words."""
-
-    def __init__(self, name: str, value: Any, allowed: str) -> None:
-        super().__init__(f"{name} must be {allowed}, got {value!r}, which is out of bounds of its current constraints")
+    """A value that a constraint does not allow: after a ``RuntimeError`` with certain words BoTorch draws from a prior again."""
 
 
 class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
@@ -208,9 +205,9 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     def _set_bias_var(self, module: MaxoutKernel, value: float | Tensor) -> None:
         zero = _zeros("bias_var", value)
         if zero and module.has_biases:
-            raise ConstraintError("bias_var", value, "positive; for a network without biases make a kernel with bias_var=0")
+            raise _out_of_bounds("bias_var", value, "positive; for a network without biases make a kernel with bias_var=0")
         if not (zero or module.has_biases):
-            raise ConstraintError("bias_var", value, "0, as the kernel was made; for a network with biases make another one")
+            raise _out_of_bounds("bias_var", value, "0, as the kernel was made; for a network with biases make another one")
         if module.has_biases:
             module._set_variance("bias_var", value)
 
@@ -238,7 +235,7 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         if tensor.shape == self.batch_shape:
             tensor = tensor[..., None, None]
         if not (constraint.check(tensor) and torch.isfinite(tensor).all() and (tensor > 0.0).all()):
-            raise ConstraintError(name, value, f"finite, positive and as its constraint {constraint} allows")
+            raise _out_of_bounds(name, value, f"finite, positive and as its constraint {constraint} allows")
         if self._strict_init:  # else samples are loaded, and their number becomes a batch dimension
             try:
                 tensor = tensor.expand_as(raw)
@@ -249,7 +246,7 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
                 ) from error
         inverse = constraint.inverse_transform(tensor)
         if not torch.isfinite(inverse).all():
-            raise ConstraintError(
+            raise _out_of_bounds(
                 name, value, f"inside of its constraint {constraint}, not on its bound, where it could not be trained"
             )
         self.initialize(**{f"raw_{name}": inverse})
@@ -265,7 +262,7 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
             )
         if x1.shape[-1] == 0:
             raise InputError(f"x1 must have at least one feature, got shape {tuple(x1.shape)}")
-        evaluate = MaxoutKernel._evaluate
+        evaluate = type(self)._evaluate
         if "torch._dynamo" in sys.modules:  # torch.compile may be at work, and cannot look into compiled loops
             evaluate = torch.compiler.disable(evaluate)
         with torch.autocast(x1.device.type, enabled=False):  # half precision would be too coarse for distances
@@ -314,6 +311,10 @@ def _shape(name: str, value: Any) -> torch.Size:
         if all(size >= 0 for size in shape):
             return shape
     raise InputError(f"{name} must be a torch.Size or another sequence of sizes, got {value!r}")
+
+
+def _out_of_bounds(name: str, value: Any, allowed: str) -> ConstraintError:
+    return ConstraintError(f"{name} must be {allowed}, got {value!r}, which is out of bounds of its current constraints")
 
 
 def _first(constraint: Any, value: Any) -> Any:
