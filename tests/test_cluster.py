@@ -235,24 +235,34 @@ def test_processes_on_this_machine_listen_on_loopback_alone(config, expected, tm
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)
 
 
-def test_a_unit_that_kills_workers_is_recorded(config, tmp_path):
-    """Three workers in a row: it is the unit, not the machines. The others go on."""
-    deadly = tmp_path / "deadly.py"
-    deadly.write_text(
-        "import os, signal\nfrom mnngp.experiments import cells\n"
-        "if not hasattr(cells, 'plain'):\n    cells.plain = cells._Infinite.cell\n"
-        "def cell(self, group, depth, step):\n    if group.activation == 'tanh' and group.split.n_train == 60:\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n    return cells.plain(self, group, depth, step)\n"
-        "cells._Infinite.cell = cell\n"
-    )
-    small, path = tmp_path / "small.toml", tmp_path / "run.sqlite"
+DEADLY = """
+import os, signal
+from mnngp.experiments import cells
+if not hasattr(cells, "plain"):
+    cells.plain = cells._Infinite.cell
+def cell(self, group, depth, step):
+    if group.activation == "tanh" and group.split.n_train == 60:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return cells.plain(self, group, depth, step)
+cells._Infinite.cell = cell
+"""
+
+
+@pytest.mark.parametrize("nanny", [False, True])
+def test_a_unit_that_kills_workers_is_recorded(tmp_path, nanny):
+    """Four workers in a row: it is the unit, not the machines. The others go on, also if there is one worker, started again."""
+    deadly, small, path = tmp_path / "deadly.py", tmp_path / "small.toml", tmp_path / "run.sqlite"
+    deadly.write_text(DEADLY)
     small.write_text(CONFIG.replace("repeats = 4", "repeats = 1").replace("count = 5", "count = 1"))
-    with cluster_in(tmp_path, workers=0) as cluster:
-        workers = [cluster.add_worker("--preload", deadly) for _ in range(5)]
-        said, code = outcome(sweep(small, path, "--scheduler", cluster.address))
-        assert code == 1, said
-        assert "error: 2 cells failed" in said
-        assert sum(worker.poll() is not None for worker in workers) == 4  # three are allowed
+    if nanny:
+        said, code = outcome(sweep(small, path, "--workers", "1", DASK_DISTRIBUTED__WORKER__PRELOAD=str(deadly)))
+    else:
+        with cluster_in(tmp_path, workers=0) as cluster:
+            workers = [cluster.add_worker("--preload", deadly) for _ in range(5)]
+            said, code = outcome(sweep(small, path, "--scheduler", cluster.address))
+            assert sum(worker.poll() is not None for worker in workers) == 4  # three are allowed
+    assert code == 1, said
+    assert "error: 2 cells failed" in said
     with Store.open(path) as store:
         failed = [r for r in store.results() if r.status == "failed"]
         assert {(r.activation, r.n_train) for r in failed} == {("tanh", 60)}

@@ -4,7 +4,9 @@
 later. What the cells of a split share (angles between images) is computed on each worker that computes cells of it, and kept
 there; so a worker is given units of one split as long as there are some.
 
-*What may break.* A worker: its units are done again by others; a unit that takes four workers with it is recorded as failed. The
+*What may break.* A worker: its units are done again by others; a unit that takes four workers with it is recorded as failed. (The
+driver does this itself. Dask would leave units waiting for a worker that is gone, if there was no other at that moment, and would
+blame units that were only waiting behind the one that was being computed.) The
 scheduler or the driver: what is finished is in the store, and the same command goes on. Several drivers may share a store, as
 several processes may (``runner``).
 
@@ -23,7 +25,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -42,6 +44,8 @@ from mnngp.experiments.store import Store
 
 _KEPT = 2  # splits whose angles a worker keeps
 _LOOK = 1.0  # seconds between two looks at which workers there are
+_PATIENCE = 60.0  # seconds for a result, some hundred bytes, to arrive
+_DEATHS = 3  # workers that may die with a unit, as many as Dask's own allowed-failures
 
 Computed = list[tuple[Group, int, Outcome, float]]
 
@@ -77,6 +81,7 @@ class _Distributed(Sweep):
         self.homes: dict[str, Split] = {}  # which split a worker is at
         self.threads: dict[str, int] = {}  # of the workers
         self.looked_at_workers = -_LOOK
+        self.deaths: Counter[int] = Counter()  # of workers while they were computing a unit, by its number
 
     def run(self) -> None:
         self._call(self.client.register_plugin, self.plugin)
@@ -112,21 +117,37 @@ class _Distributed(Sweep):
                 self._submit(unit, worker)
 
     def _submit(self, unit: Unit, worker: str) -> None:
-        """Have a unit computed by a worker, or by another if that one is not there any more."""
-        future = self.client.submit(_compute, self.plugin.name, unit, workers=[worker], allow_other_workers=True, pure=False)
+        """Have a unit computed by a worker."""
+        future = self.client.submit(_compute, self.plugin.name, unit, workers=[worker], pure=False)
         self.running[future.key] = (unit, future, worker)
         future.add_done_callback(self.events.put)
 
     def _look_for_workers(self) -> None:
-        """Which workers there are, and how many threads each has."""
+        """Which workers there are, and how many threads each has. Units of workers that are gone go to others."""
         if time.monotonic() < self.looked_at_workers + _LOOK:
             return
-        self.threads = dict(self._call(self.client.nthreads))
-        self.looked_at_workers = time.monotonic()
+        before, self.threads = self.threads, dict(self._call(self.client.nthreads))
         while not self.threads:  # they may be on their way
             self.watcher.no_workers()
             time.sleep(_LOOK)
             self.threads = dict(self._call(self.client.nthreads))
+        self.looked_at_workers = time.monotonic()
+        for worker in before.keys() - self.threads.keys():
+            # In the order in which it was given them: it was computing the first, as many as it had threads.
+            lost = [key for key, (_, _, home) in self.running.items() if home == worker]
+            for place, key in enumerate(lost):
+                self._move(key, blamed=place < before[worker])
+
+    def _move(self, key: str, *, blamed: bool) -> None:
+        """Have a unit computed by another worker; not if it was blamed for the end of too many."""
+        unit, future, _ = self.running.pop(key)
+        with suppress(Exception):
+            self.client.cancel([future], force=True)
+        self.deaths[unit.number] += blamed
+        if self.deaths[unit.number] > _DEATHS:
+            self._commit(unit, self._results(_failed(unit, f"KilledWorker: {self.deaths[unit.number]} workers died computing it")))
+        else:
+            self._submit(unit, min(self.threads, key=lambda worker: sum(home == worker for _, _, home in self.running.values())))
 
     def _next_unit(self, worker: str) -> Unit | None:
         """A unit of the split that the worker is at; or of one that no worker is at; or of any."""
@@ -151,20 +172,21 @@ class _Distributed(Sweep):
             return
         if future.key not in self.running:
             return
-        unit, _, worker = self.running.pop(future.key)
+        unit, _, worker = self.running[future.key]
         if future.status == "error":
             error = future.exception()
             if isinstance(error, ClusterError | MissingExtraError | LookupError):  # of the worker, not of the cells
                 raise ClusterError(f"the worker at {worker} cannot compute cells: {type(error).__name__}: {error}")
-            outcome = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
-            computed: Computed = [(group, depth, outcome, 0.0) for group in unit.groups for depth in group.depths]
-        elif future.status == "finished":
-            computed = self._call(future.result)
-        elif self.client.status == "running":  # lost with a worker, before the scheduler noticed
-            self._submit(unit, worker)
-            return
-        else:
+            computed = _failed(unit, f"{type(error).__name__}: {error}")
+        elif self.client.status != "running":
             raise self._gone()
+        else:
+            try:
+                computed = future.result(timeout=_PATIENCE)
+            except (OSError, TimeoutError, CancelledError):  # the worker died when it had done it
+                self._move(future.key, blamed=False)
+                return
+        del self.running[future.key]
         self._commit(unit, self._results(computed))
 
     def _give_up(self) -> None:
@@ -186,6 +208,11 @@ class _Distributed(Sweep):
 
     def _gone(self) -> ClusterError:
         return ClusterError("the cluster is gone; what is finished is kept, and the same command goes on")
+
+
+def _failed(unit: Unit, error: str) -> Computed:
+    outcome = {"status": "failed", "error": error}
+    return [(group, depth, outcome, 0.0) for group in unit.groups for depth in group.depths]
 
 
 # --- on the workers -----------------------------------------------------------------------------------------------------
