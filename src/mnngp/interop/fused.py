@@ -29,6 +29,9 @@ from mnngp.kernels.recursion import REFINE
 from mnngp.kernels.strips import Program, Tables
 
 _TASK = 64  # rows a thread takes at a time
+# The work at a layer of a pair, in what ``threads`` counts: threads are started for more than some milliseconds' work.
+_FORWARD, _BACKWARD = 0.3, 1.0
+Place = tuple[int, int, int, int]  # batches from, to, and rows from, to
 _TYPES = (torch.float64, torch.float32)
 
 
@@ -71,7 +74,7 @@ class Recursion(Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, rank: int, tangent: bool, symmetric: bool, *points: Tensor) -> Tensor:
         rows, cols = Points(*points[:5]), Points(*points[5:])
-        cosines = rows.direction @ cols.direction.mT
+        cosines = rows.direction.new_empty(*rows.scale.shape, cols.scale.shape[-1])
         ctx.save_for_backward(cosines, *points)
         ctx.settings = rank, tangent, symmetric
         out = torch.empty_like(cosines)
@@ -80,7 +83,15 @@ class Recursion(Function):  # type: ignore[misc]
         values, result = _flat(cosines, 2), _flat(out, 2)
         program = _program(rank, rows.a.shape[-2], values.dtype, tangent, 0)
         refine = _refine(values.dtype)
-        _spread(lambda place: push(values, result, *place, symmetric, tangent, program, *mine, *theirs, refine), values, program)
+        across = theirs[0].swapaxes(1, 2)
+
+        def task(place: Place) -> None:
+            # Not by PyTorch for the whole matrix: its idle threads spin for a while, and would take the cores from ours.
+            some, here = slice(*place[:2]), slice(*place[2:])
+            np.matmul(mine[0][some, here], across[some], out=values[some, here])
+            push(values, result, *place, symmetric, tangent, program, *mine, *theirs, refine)
+
+        _spread(task, values, program, _FORWARD)
         if symmetric:
             out.diagonal(dim1=-2, dim2=-1).copy_(recursion.diagonal(rows, rank, tangent=tangent))
         return out
@@ -130,6 +141,7 @@ def _pulled_back(
         ),
         values,
         program,
+        _BACKWARD,
     )
     moves = torch.from_numpy(out).reshape(cosines.shape)
     results: list[Tensor] = []
@@ -143,8 +155,8 @@ def _pulled_back(
     return tuple(results)
 
 
-def _spread(task: Callable[[tuple[int, int, int, int]], None], values: NDArray[Any], program: Program) -> None:
-    """Call ``task`` on shares of the work: batches from, to, and rows from, to. Small batches are taken together."""
+def _spread(task: Callable[[Place], None], values: NDArray[Any], program: Program, effort: float) -> None:
+    """Call ``task`` on shares of the work. Small batches are taken together."""
     batches, n, _ = values.shape
     if 0 in values.shape:
         return
@@ -154,7 +166,7 @@ def _spread(task: Callable[[tuple[int, int, int, int]], None], values: NDArray[A
         for batch in range(0, batches, group)
         for row in range(0, n, _TASK)
     ]
-    threads.spread(task, shares, work=4.0 * values.size * len(program.kind))
+    threads.spread(task, shares, work=effort * values.size * len(program.kind))
 
 
 def _flat(tensor: Tensor, kept: int) -> NDArray[Any]:
