@@ -14,8 +14,9 @@ help:  ## show the targets
 demo: $(VENV)/.demo  ## classify digits with infinitely wide networks, and write a report (mnngp-demo.html)
 	$(BIN)/mnngp demo
 
+# One thread of BLAS for each process: threads that wait for each other's cores took half of the time.
 test: $(VENV)/.dev  ## run all tests, a file at a time on each of up to four cores
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/.dev  ## check style (ruff) and types (mypy, strict)
 	$(BIN)/ruff check .

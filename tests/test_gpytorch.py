@@ -28,6 +28,7 @@ from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 from linear_operator.utils.errors import NanError
 from linear_operator.utils.warnings import NumericalWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
+from threadpoolctl import threadpool_limits
 from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.functional import hessian, jacobian
 
@@ -123,6 +124,19 @@ def test_both_ways_are_the_same(kind, dtype):
             for one, two in zip(*found, strict=True):
                 # Measured worst: 71 rounding units of the largest.
                 torch.testing.assert_close(one, two, rtol=0.0, atol=200 * torch.finfo(dtype).eps * float(two.abs().max()))
+
+
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+def test_threads_change_nothing(kind):
+    x = torch.randn(900, 4, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))  # enough work for threads, both ways
+    kernel, weight, found = MaxoutKernel(2, 3, kind=kind).double(), torch.randn(900, 900, dtype=DOUBLE), []
+    for threads in (1, 3):
+        with threadpool_limits(threads, user_api="blas"):
+            leaf = x.clone().requires_grad_()
+            value = kernel(leaf).to_dense()
+            found.append((value.detach(), *torch.autograd.grad(value, [leaf, kernel.raw_weight_var], weight)))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-13 * float(one.abs().max()))
 
 
 def test_single_precision():
