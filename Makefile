@@ -16,7 +16,7 @@ demo: $(VENV)/.demo  ## classify digits with infinitely wide networks, and write
 
 # One thread of BLAS for each process: threads that wait for each other's cores took half of the time.
 test: $(VENV)/.dev  ## run all tests, a file at a time on each of up to four cores
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev  ## check style (ruff) and types (mypy, strict)
 	$(BIN)/ruff check .

@@ -248,26 +248,36 @@ cells._Infinite.cell = cell
 """
 
 
-@pytest.mark.parametrize("nanny", [False, True])
-def test_a_unit_that_kills_workers_is_recorded(tmp_path, nanny):
-    """Four workers in a row: it is the unit, not the machines. The others go on, also if there is one worker, started again."""
+def test_a_unit_that_kills_workers_is_recorded(tmp_path):
+    """Four workers in a row: it is the unit, not the machines. The others go on."""
     deadly, small, path = tmp_path / "deadly.py", tmp_path / "small.toml", tmp_path / "run.sqlite"
     deadly.write_text(DEADLY)
     small.write_text(CONFIG.replace("repeats = 4", "repeats = 1").replace("count = 5", "count = 1"))
-    if nanny:
-        said, code = outcome(sweep(small, path, "--workers", "1", DASK_DISTRIBUTED__WORKER__PRELOAD=str(deadly)))
-    else:
-        with cluster_in(tmp_path, workers=0) as cluster:
-            workers = [cluster.add_worker("--preload", deadly) for _ in range(5)]
-            said, code = outcome(sweep(small, path, "--scheduler", cluster.address))
-            assert sum(worker.poll() is not None for worker in workers) == 4  # three are allowed
+    with cluster_in(tmp_path, workers=0) as cluster:
+        workers = [cluster.add_worker("--preload", deadly) for _ in range(5)]
+        said, code = outcome(sweep(small, path, "--scheduler", cluster.address))
+        assert sum(worker.poll() is not None for worker in workers) == 4  # three are allowed
     assert code == 1, said
     assert "error: 2 cells failed" in said
     with Store.open(path) as store:
         failed = [r for r in store.results() if r.status == "failed"]
         assert {(r.activation, r.n_train) for r in failed} == {("tanh", 60)}
-        assert all(r.error.startswith("KilledWorker") for r in failed)
+        assert all(r.error.startswith("KilledWorker: 4 workers died") for r in failed)
         assert store.about()["done"] == len(store.protocol) - 2
+
+
+def test_the_only_worker_dies_and_another_comes(config, expected, tmp_path):
+    """Dask by itself would leave the units waiting for the first one."""
+    path = tmp_path / "run.sqlite"
+    with cluster_in(tmp_path, workers=1) as cluster:
+        running = sweep(config, path, "--scheduler", cluster.address)
+        waiting_for(lambda: finished(path) > 20)
+        ended(cluster.workers.pop())
+        time.sleep(2.0)  # there is none
+        cluster.add_worker()
+        said, code = outcome(running)
+    assert code == 0, said
+    assert numbers(path) == expected
 
 
 def test_another_version_on_a_worker_is_refused(config, tmp_path):

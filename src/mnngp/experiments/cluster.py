@@ -44,7 +44,7 @@ from mnngp.experiments.store import Store
 
 _KEPT = 2  # splits whose angles a worker keeps
 _LOOK = 1.0  # seconds between two looks at which workers there are
-_PATIENCE = 60.0  # seconds for a result, some hundred bytes, to arrive
+_PATIENCE = 60.0  # seconds for a result, some hundred bytes, to arrive, or for a process on this machine to be started again
 _DEATHS = 3  # workers that may die with a unit, as many as Dask's own allowed-failures
 
 Computed = list[tuple[Group, int, Outcome, float]]
@@ -127,8 +127,11 @@ class _Distributed(Sweep):
         if time.monotonic() < self.looked_at_workers + _LOOK:
             return
         before, self.threads = self.threads, dict(self._call(self.client.nthreads))
+        since = time.monotonic()
         while not self.threads:  # they may be on their way
             self.watcher.no_workers()
+            if self.client.cluster is not None and time.monotonic() > since + _PATIENCE:  # ours: nobody else will start some
+                raise ClusterError("all workers have died; what is finished is kept, and the same command goes on")
             time.sleep(_LOOK)
             self.threads = dict(self._call(self.client.nthreads))
         self.looked_at_workers = time.monotonic()
