@@ -58,8 +58,11 @@ def started(*command, cwd=None, start_new_session=False, **environment):
 
 
 def outcome(process, seconds=300.0):
-    """What a process says until it ends by itself, and its exit code."""
-    said, _ = process.communicate(timeout=seconds)
+    """What a process says until it ends by itself, and its exit code. One that does not end is killed, and the test fails."""
+    try:
+        said, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"it did not end in {seconds:g} seconds, and had said: {ended(process)}")
     return said, process.returncode
 
 
@@ -96,7 +99,9 @@ class Cluster:
 
     def close(self):
         for process in [*self.workers, self.scheduler]:
-            ended(process)
+            process.kill()
+        for process in [*self.workers, self.scheduler]:
+            process.communicate()
 
 
 @contextmanager
