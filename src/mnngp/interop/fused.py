@@ -7,7 +7,6 @@ and only the cosines are kept for the way back, whatever the depth. What this ca
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -16,10 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd import Function, forward_ad
+from torch.autograd import Function
 
 from mnngp.activations.profile import Profile, linear_profile
-from mnngp.interop import recursion
+from mnngp.interop import autograd, recursion
 from mnngp.interop.adjoint import pull_back, push
 from mnngp.interop.recursion import Points
 from mnngp.kernels import strips, threads
@@ -32,7 +31,6 @@ _TASK = 64  # rows a thread takes at a time
 # The work at a layer of a pair, in what ``threads`` counts: threads are started for more than some milliseconds' work.
 _FORWARD, _BACKWARD = 0.3, 1.0
 Place = tuple[int, int, int, int]  # batches from, to, and rows from, to
-_TYPES = (torch.float64, torch.float32)
 
 
 def same_points(x1: Tensor, x2: Tensor) -> bool:
@@ -42,7 +40,7 @@ def same_points(x1: Tensor, x2: Tensor) -> bool:
     """
     if x1 is x2:
         return True
-    if x1.requires_grad or x2.requires_grad or x1.shape != x2.shape or x1.dtype != x2.dtype or transformed():
+    if x1.requires_grad or x2.requires_grad or x1.shape != x2.shape or x1.dtype != x2.dtype or autograd.transformed():
         return False
     return bool(torch.equal(x1, x2))
 
@@ -53,7 +51,12 @@ def matrix(rows: Points, cols: Points, rank: int, *, tangent: bool) -> Tensor:
     if rows.scale.shape[:-1] != cols.scale.shape[:-1]:
         batch = torch.broadcast_shapes(rows.scale.shape[:-1], cols.scale.shape[:-1])
         rows, cols = _expanded(rows, batch), _expanded(cols, batch)
-    if rows.scale.dtype != cols.scale.dtype or rows.scale.dtype not in _TYPES or not rows.scale.is_cpu or transformed():
+    if (
+        rows.scale.dtype != cols.scale.dtype
+        or rows.scale.dtype not in autograd.COMPILED
+        or not rows.scale.is_cpu
+        or autograd.transformed()
+    ):
         return recursion.matrix(rows, cols, rank, tangent=tangent)
     return Recursion.apply(rank, tangent, symmetric, *rows, *cols)
 
@@ -61,11 +64,6 @@ def matrix(rows: Points, cols: Points, rank: int, *, tangent: bool) -> Tensor:
 def _expanded(points: Points, batch: Any) -> Points:
     depth = len(points.scale.shape[:-1])
     return Points(*(part.expand(*batch, *part.shape[depth:]) for part in points))
-
-
-def transformed() -> bool:
-    """Whether ``torch.func`` or forward mode is at work: a compiled loop can read neither batched tensors nor tangents."""
-    return bool(torch._C._are_functorch_transforms_active()) or forward_ad._current_level >= 0
 
 
 class Recursion(Function):  # type: ignore[misc]
@@ -80,7 +78,7 @@ class Recursion(Function):  # type: ignore[misc]
         out = torch.empty_like(cosines)
         mine = _arrays(rows, tangent)
         theirs = mine if symmetric else _arrays(cols, tangent)
-        values, result = _flat(cosines, 2), _flat(out, 2)
+        values, result = (autograd.flat(part, len(rows.scale.shape[:-1])) for part in (cosines, out))
         program = _program(rank, rows.a.shape[-2], values.dtype, tangent, 0)
         refine = _refine(values.dtype)
         across = theirs[0].swapaxes(1, 2)
@@ -101,29 +99,20 @@ class Recursion(Function):  # type: ignore[misc]
         cosines, *points = ctx.saved_tensors
         rank, tangent, symmetric = ctx.settings
         with torch.autocast("cpu", enabled=False):  # as on the way forward
-            again = torch.is_grad_enabled()  # the derivative is to be differentiated
-            if again or _batched(gradient):
-                # Rows and columns may be the same tensors: as views each has its own derivative, and autograd adds the two.
-                points = [part.view_as(part) if again else part.detach().requires_grad_() for part in points]
-                with torch.enable_grad():
-                    kernel = recursion.matrix(Points(*points[:5]), Points(*points[5:]), rank, tangent=tangent)
-                wanted = [part for part, needed in zip(points, ctx.needs_input_grad[3:], strict=True) if needed]
-                found = iter(torch.autograd.grad(kernel, wanted, gradient, create_graph=again))
-                return None, None, None, *(next(found) if needed else None for needed in ctx.needs_input_grad[3:])
+            if autograd.again([gradient]):
+                return None, None, None, *autograd.derivatives(
+                    lambda *parts: recursion.matrix(Points(*parts[:5]), Points(*parts[5:]), rank, tangent=tangent),
+                    points, [gradient], ctx.needs_input_grad[3:],
+                )  # fmt: skip
             rows, cols = Points(*points[:5]), Points(*points[5:])
             return None, None, None, *_pulled_back(cosines, gradient, rows, cols, rank, tangent, symmetric)
-
-
-def _batched(gradient: Tensor) -> bool:
-    """Whether these are many gradients at once, in a tensor that holds no numbers of its own."""
-    return bool(torch._C._functorch.is_batchedtensor(gradient) or torch._C._functorch.is_legacy_batchedtensor(gradient))
 
 
 def _pulled_back(
     cosines: Tensor, gradient: Tensor, rows: Points, cols: Points, rank: int, tangent: bool, symmetric: bool
 ) -> tuple[Tensor, ...]:
     """From the derivative in the kernel to those in directions, tables and scales, of the rows and then of the columns."""
-    values, pull = _flat(cosines, 2), _flat(gradient, 2)
+    values, pull = (autograd.flat(part, len(rows.scale.shape[:-1])) for part in (cosines, gradient))
     depth, (batches, n, m) = rows.a.shape[-2], values.shape
     mine = _arrays(rows, tangent)
     theirs = mine if symmetric else _arrays(cols, tangent)
@@ -169,21 +158,15 @@ def _spread(task: Callable[[Place], None], values: NDArray[Any], program: Progra
     threads.spread(task, shares, work=effort * values.size * len(program.kind))
 
 
-def _flat(tensor: Tensor, kept: int) -> NDArray[Any]:
-    """The numbers of a tensor with its batch dimensions made one; shared with it if it is contiguous."""
-    shape = tensor.shape[len(tensor.shape) - kept :]
-    array: NDArray[Any] = tensor.detach().contiguous().numpy()
-    return array.reshape(math.prod(tensor.shape[: len(tensor.shape) - kept]), *shape)
-
-
 def _arrays(points: Points, tangent: bool) -> tuple[NDArray[Any], Tables, NDArray[Any]]:
     """Directions, tables and scales. A tangent kernel begins with a step that leaves u alone and makes t of it, 1 - 2u."""
-    a, p, r = (_flat(part, 2) for part in (points.a, points.p, points.r))
+    batch = len(points.scale.shape[:-1])
+    direction, a, p, r, scale = (autograd.flat(part, batch) for part in points)
     if tangent:
         first = np.zeros_like(a[:, :1])
         a, p, r = (np.concatenate([start, part], axis=1) for start, part in ((first + 1.0, a), (first, p), (first, r)))
     none = np.empty((len(a), 0, a.shape[2]), a.dtype)
-    return _flat(points.direction, 2), Tables(a, p, r, none), _flat(points.scale, 1)
+    return direction, Tables(a, p, r, none), scale
 
 
 def _refine(dtype: np.dtype[Any]) -> Any:

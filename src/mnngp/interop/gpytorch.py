@@ -28,7 +28,7 @@ from gpytorch.priors import Prior
 from linear_operator.utils.errors import NanError
 from torch import Tensor
 
-from mnngp.interop import fused, recursion
+from mnngp.interop import autograd, fused, pointwise, recursion
 from mnngp.interop.recursion import Points
 
 
@@ -289,10 +289,8 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
 
     def _points(self, name: str, x: Tensor, weight_var: Tensor, bias_var: Tensor, dtype: torch.dtype) -> Points:
         """The points behind the layers. If finite points have a kernel that is not, in ``dtype``, there is an error."""
-        exact = x.dtype if x.device.type == "mps" else torch.float64  # as the core; a sum over layers gathers rounding errors
-        wide = recursion.points(x.to(exact), weight_var.to(exact), bias_var.to(exact), self.rank, self.depth)
-        found = Points(*(part.to(x.dtype) for part in wide))
-        if fused.transformed():
+        found = pointwise.points(x, weight_var, bias_var, self.rank, self.depth)
+        if autograd.transformed():
             return found
         own = recursion.diagonal(found, self.rank, tangent=self.kind == "ntk").detach().to(dtype)
         if not torch.isfinite(own).all() and all(torch.isfinite(part).all() for part in (x, weight_var, bias_var)):

@@ -49,7 +49,13 @@ def profile(rank: int) -> Profile:
 
 
 def points(x: Tensor, weight_var: Tensor, bias_var: Tensor, rank: int, depth: int) -> Points:
-    """Take points (..., n, d) through the layers, each alone; the variances have two dimensions of size one at their end."""
+    """Take points (..., n, d) through the layers, each alone; the variances have two dimensions of size one at their end.
+
+    The sum over layers gathers rounding errors: as in the core, it is in double precision.
+    """
+    if x.dtype != torch.float64 and x.device.type != "mps":  # which has no double precision
+        exact = points(x.double(), weight_var.double(), bias_var.double(), rank, depth)
+        return Points(*(part.to(x.dtype) for part in exact))
     moment = profile(rank).second_moment
     w, b = weight_var[..., 0], bias_var[..., 0]
     root_w, root_b = w.sqrt(), b / _root(b)
