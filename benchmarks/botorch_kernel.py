@@ -25,6 +25,8 @@ RESULTS = Path(__file__).parent / "results"
 CASES = [
     {"n": n, "depth": depth, "dtype": dtype}
     for n, depth, dtype in (
+        (20, 3, "float64"),
+        (50, 3, "float64"),
         (200, 3, "float64"),
         (1000, 3, "float64"),
         (2000, 3, "float64"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import warnings
 from typing import Any
@@ -23,8 +24,8 @@ try:
 except ImportError as error:
     raise MissingExtraError('mnngp.interop.gpytorch needs PyTorch and GPyTorch: pip install "mnngp[gpytorch]"') from error
 
-from gpytorch.constraints import Interval, Positive
-from gpytorch.priors import Prior
+from gpytorch.constraints import GreaterThan, Interval, Positive
+from gpytorch.priors import LogNormalPrior, Prior
 from linear_operator.utils.errors import NanError
 from torch import Tensor
 
@@ -301,6 +302,46 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
                 "or choose a smaller weight_var or depth"
             )
         return found
+
+
+def kernel_with_priors(
+    ard_num_dims: int, depth: int = 3, rank: int = 4, *, batch_shape: Any = None, active_dims: Any = None
+) -> gpytorch.kernels.ScaleKernel:
+    """A scaled ``MaxoutKernel`` with a lengthscale for each input, for few points: its parameters have priors.
+
+    A few dozen points say little about five and more parameters: without priors the likelihood has maxima where all is noise, and
+    others where biases vanish and the function is a cone around the origin. The priors are for inputs within about ±½
+    (``Normalize(d, center=0.0)``) and outputs of variance one (``Standardize(1)``), of any number of dimensions. The bounds of the
+    parameters are for BoTorch's ``fit_gpytorch_mll``, which keeps them; other optimisers may step over them.
+
+    Parameters
+    ----------
+    ard_num_dims : int
+        Number of input dimensions.
+    depth, rank : int
+        Number of hidden layers, and of linear maps a unit takes the maximum of.
+    batch_shape : torch.Size or sequence of int, optional
+        Gives each batch parameters of its own.
+    active_dims : sequence of int, optional
+        The input dimensions to look at.
+    """
+    batch = torch.Size() if batch_shape is None else _shape("batch_shape", batch_shape)
+    weight_var, bias_var = _around(2.0, spread=0.5, low=1e-3), _around(2.0, spread=0.5, low=1e-3)
+    lengthscale, outputscale = _around(1.0, spread=0.5, low=0.025), _around(1.0, spread=1.0, low=1e-3)
+    kernel = MaxoutKernel(
+        depth, rank, ard_num_dims=ard_num_dims, batch_shape=batch, active_dims=active_dims,
+        weight_var_prior=weight_var[0], weight_var_constraint=weight_var[1],
+        bias_var_prior=bias_var[0], bias_var_constraint=bias_var[1],
+        lengthscale_prior=lengthscale[0], lengthscale_constraint=lengthscale[1],
+    )  # fmt: skip
+    return gpytorch.kernels.ScaleKernel(
+        kernel, batch_shape=batch, outputscale_prior=outputscale[0], outputscale_constraint=outputscale[1]
+    )
+
+
+def _around(median: float, *, spread: float, low: float) -> tuple[LogNormalPrior, GreaterThan]:
+    """A prior, and a bound instead of a transformation: where a softplus rounds to zero, a log-normal prior is an error."""
+    return LogNormalPrior(math.log(median), spread), GreaterThan(low, transform=None, initial_value=median)
 
 
 def _shape(name: str, value: Any) -> torch.Size:
