@@ -430,8 +430,9 @@ def test_bad_input_is_refused():
         descend(made, circle(ANGLES), np.sin(ANGLES), step=0.1, record=[1], new=np.ones((4, 3)))
     with pytest.raises(InputError, match="networks must have one output, got 3"):
         descend([MaxoutNetwork(2, 2, 1, 2, 3)], circle(ANGLES), np.sin(ANGLES), step=0.1, record=[1], new=circle(PLACES))
-    with pytest.raises(InputError, match="networks must be one or more, got none"):
-        descend([], circle(ANGLES), np.sin(ANGLES), step=0.1, record=[1], new=circle(PLACES))
+    for wrong in ([], [3]):
+        with pytest.raises(InputError, match="networks must be a MaxoutNetwork or a sequence of them, at least one, got"):
+            descend(wrong, circle(ANGLES), np.sin(ANGLES), step=0.1, record=[1], new=circle(PLACES))
     with pytest.raises(InputError, match="two widths or more"):
         power_law([5], [1.0], [0.1])
     with pytest.raises(InputError, match="rank must be one or more"):

@@ -125,7 +125,8 @@ class Store:
         except _HotJournalError:  # the writer was killed: SQLite puts the file in order if it may write
             store = Store(path, _connect(path, "rw"))
         with store._closed_on_error():
-            store._check()
+            with store._transaction("read", "DEFERRED"):  # another process may be upgrading it
+                store._check()
             if not readonly:
                 store._upgrade()
         return store
@@ -304,9 +305,9 @@ class Store:
         return self._connection.execute(query).fetchone()[0]
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._errors("written"):
-            self._connection.execute("BEGIN IMMEDIATE")
+    def _transaction(self, what: str = "written", lock: str = "IMMEDIATE") -> Iterator[None]:
+        with self._errors(what):
+            self._connection.execute(f"BEGIN {lock}")
             try:
                 yield
                 self._connection.execute("COMMIT")

@@ -26,7 +26,7 @@ from mnngp.finite.network import MaxoutNetwork, input_tensor, real_array
 from mnngp.finite.sampling import network_seeds, setting, weight_count
 from mnngp.finite.schedule import Training
 from mnngp.finite.tangent import analytic
-from mnngp.finite.training import predict, train
+from mnngp.finite.training import as_group, predict, train
 from mnngp.inference import GradientFlow
 from mnngp.kernels import MaxoutKernel
 from mnngp.progress import Done
@@ -68,9 +68,7 @@ def descend(
     0.0
     """
     step = checks.real("step", step, low=0.0, strict=True)
-    networks = [networks] if isinstance(networks, MaxoutNetwork) else list(networks)
-    if not networks:
-        raise InputError("networks must be one or more, got none")
+    networks = as_group(networks)
     numbers = np.asarray(record)
     if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu" or numbers.min() < 0:
         raise InputError(f"record must be whole numbers of steps, 0 or more, got {record!r}")
@@ -80,7 +78,7 @@ def descend(
     points, unknown, targets = input_tensor("X", X, networks[0]), input_tensor("new", new, networks[0]), real_array("y", y)
     if targets.shape != points.shape[:1]:
         raise InputError(f"y must have one number for each of the {len(points)} rows of X, got shape {targets.shape}")
-    moving, count, found = copy.deepcopy(list(networks)), 0, {}
+    moving, count, found = copy.deepcopy(networks), 0, {}
     gone = np.zeros(len(moving), dtype=bool)
     rate = 0.5 * step * len(points)  # of the mean squared error, which is 2/n of the loss
     for moment in moments:

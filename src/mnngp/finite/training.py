@@ -111,7 +111,7 @@ def train(
     >>> predict(networks, X).shape
     (8, 50, 1)
     """
-    group = _group(networks)
+    group = as_group(networks)
     if not isinstance(training, Training):
         raise InputError(f"training must be a Training, such as Training(epochs=10), got {training!r}")
     for number, network in enumerate(group):
@@ -158,7 +158,7 @@ def predict(networks: MaxoutNetwork | Sequence[MaxoutNetwork], X: Any, batch_siz
     -------
     array (networks, points, outputs); for a single network (points, outputs)
     """
-    group = _group(networks)
+    group = as_group(networks)
     points = _points("X", X, group[0].inputs, group)
     if batch_size is not None:
         batch_size = checks.positive_int("batch_size", batch_size)
@@ -336,7 +336,7 @@ def _denormals_are_zero() -> bool:
     return bool(torch.full((1,), 1e-38, dtype=torch.float32, device="cpu") * 1e-3 == 0.0)
 
 
-def _group(networks: MaxoutNetwork | Sequence[MaxoutNetwork]) -> list[MaxoutNetwork]:
+def as_group(networks: MaxoutNetwork | Sequence[MaxoutNetwork]) -> list[MaxoutNetwork]:
     """The networks, if they can be computed as one."""
     group = list(networks) if isinstance(networks, Iterable) else [networks]
     if not group or not all(isinstance(network, MaxoutNetwork) for network in group):
