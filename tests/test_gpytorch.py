@@ -26,7 +26,7 @@ from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 from linear_operator.utils.errors import NanError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from threadpoolctl import threadpool_limits
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.autograd.functional import hessian, jacobian
 
 import mnngp
@@ -140,6 +140,19 @@ def test_each_point_both_ways(bias_var):
         derivatives = [torch.autograd.grad([*found], leaves, weights) for found in (one, two)]
         for mine, theirs in zip((*one, *derivatives[0]), (*two, *derivatives[1]), strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-13, atol=1e-13)  # measured: 3e-15
+
+
+@pytest.mark.parametrize("scale", [1e-155, 1e-120, 1e110, 1e150])
+def test_gradients_of_tiny_and_huge_points(scale):
+    """Without biases the kernel is homogeneous: of degree two, and its gradient of degree one."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(n, 3, dtype=DOUBLE, generator=generator) for n in (5, 4))
+    kernel, found = MaxoutKernel(3, 4, 0.8, 0.0).double(), []
+    for factor in (1.0, scale):
+        leaf = (factor * x).requires_grad_()
+        found.append(torch.autograd.grad(kernel(leaf, factor * y).to_dense().sum(), leaf)[0] / factor)
+    # Measured: 1e-15. At 1e-155 a square, 1e-310, is a denormal of 14 digits.
+    torch.testing.assert_close(found[1], found[0], rtol=1e-11 if scale < 1e-150 else 1e-13, atol=0.0)
 
 
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])
@@ -373,6 +386,20 @@ def test_many_gradients_at_once(kind):
             torch.testing.assert_close(jacobian(made, x, vectorize=True, **options), expected, rtol=0.0, atol=1e-13)
 
 
+def test_gradients_that_are_batched_or_dual_behind_a_plain_kernel():
+    """The graph is made first, and only its way back is transformed: the derivative is linear in the gradient."""
+    x, y = (torch.from_numpy(part[:6]) for part in inputs())
+    x.requires_grad_()
+    value = MaxoutKernel(2, 3).double()(x, y).to_dense()
+    many = torch.randn(3, *value.shape, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
+    one_by_one = [torch.autograd.grad(value, x, gradient, retain_graph=True)[0] for gradient in many]
+    together = torch.vmap(lambda gradient: torch.autograd.grad(value, x, gradient, retain_graph=True)[0])(many)
+    torch.testing.assert_close(together, torch.stack(one_by_one), rtol=0.0, atol=1e-13)
+    with forward_ad.dual_level():
+        (found,) = torch.autograd.grad(value, x, forward_ad.make_dual(many[0], many[1]))
+        torch.testing.assert_close(forward_ad.unpack_dual(found).tangent, one_by_one[1], rtol=0.0, atol=1e-13)
+
+
 def test_forward_mode_over_forward_mode_is_refused():
     """PyTorch would give wrong numbers without a word, for every autograd.Function."""
     x, y = (torch.from_numpy(part[0]) for part in inputs())
@@ -568,6 +595,30 @@ def test_the_kernel_with_priors():
         kernel_with_priors(0)
     with pytest.raises(InputError, match=r"^batch_shape must be"):
         kernel_with_priors(2, batch_shape=2.5)
+    with pytest.raises(InputError, match=r"^ard_num_dims must be the number of active_dims, 2, got 6"):
+        kernel_with_priors(6, active_dims=[0, 2])
+
+
+@pytest.mark.parametrize("name", ["weight_var", "bias_var"])
+@pytest.mark.parametrize("value", [-3.0, -0.01])
+def test_a_variance_that_was_made_negative(name, value):
+    """Bounds that are not transformations can be stepped over. BoTorch's line searches step back from a ``NanError``."""
+    kernel = kernel_with_priors(2).base_kernel
+    getattr(kernel, f"raw_{name}").data.fill_(value)
+    with pytest.raises(InputError, match=f"^{name} must not be negative, got {value:g}") as caught:
+        kernel(torch.rand(3, 2)).to_dense()
+    assert isinstance(caught.value, NanError)
+
+
+def test_a_weight_variance_that_was_rounded_to_zero():
+    for kind in ("nngp", "ntk"):
+        kernel = MaxoutKernel(3, 4, kind=kind).double()
+        kernel.raw_weight_var.data.fill_(-800.0)
+        assert kernel.weight_var.item() == 0.0
+        value = kernel(torch.rand(3, 2, dtype=DOUBLE)).to_dense()
+        first = torch.autograd.grad(value.sum(), list(kernel.parameters()), create_graph=True)
+        plain = torch.autograd.grad(value.sum(), list(kernel.parameters()))
+        assert all(torch.isfinite(part).all() for part in (*first, *plain))
 
 
 # --- parameters --------------------------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ def transformed() -> bool:
 
 
 def again(gradients: Sequence[Tensor]) -> bool:
-    """Whether a derivative is to be differentiated, or to be found for many gradients at once."""
-    return torch.is_grad_enabled() or any(_batched(one) for one in gradients)
+    """Whether a derivative is to be differentiated, now or later, or to be found for many gradients at once."""
+    return torch.is_grad_enabled() or transformed() or any(_batched(one) for one in gradients)
 
 
 def _batched(gradient: Tensor) -> bool:
@@ -34,9 +34,9 @@ def derivatives(
 ) -> list[Tensor | None]:
     """Of ``function``, which consists of PyTorch's own operations, in the inputs that need them."""
     twice = torch.is_grad_enabled()
-    # Two inputs may be the same tensor: as views each has its own derivative, and autograd adds the two.
-    parts = [part.view_as(part) if twice else part.detach().requires_grad_() for part in inputs]
     with torch.enable_grad():
+        # Two inputs may be the same tensor: as views each has its own derivative, and autograd adds the two.
+        parts = [part.view_as(part) for part in inputs]
         outputs = function(*parts)
     wanted = [part for part, need in zip(parts, needed, strict=True) if need]
     found = iter(torch.autograd.grad(outputs, wanted, gradients, create_graph=twice))

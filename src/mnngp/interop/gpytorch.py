@@ -37,6 +37,10 @@ class OverflowingKernelError(ScaleError, NanError):  # type: ignore[misc]
     """A kernel is too large for its floating point type. BoTorch's line searches step back from a ``NanError``."""
 
 
+class NegativeVarianceError(InputError, NanError):  # type: ignore[misc]
+    """A variance that an optimiser has made negative; as above, BoTorch's line searches step back."""
+
+
 class ConstraintError(InputError, RuntimeError):
     """A value that a constraint does not allow: after a ``RuntimeError`` with certain words BoTorch draws from a prior again."""
 
@@ -293,6 +297,9 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         found = pointwise.points(x, weight_var, bias_var, self.rank, self.depth)
         if autograd.transformed():
             return found
+        for parameter, value in (("weight_var", weight_var), ("bias_var", bias_var)):
+            if (value < 0.0).any():  # an optimiser has stepped over a bound that is not a transformation
+                raise NegativeVarianceError(f"{parameter} must not be negative, got {value.detach().min().item():.3g}")
         own = recursion.diagonal(found, self.rank, tangent=self.kind == "ntk").detach().to(dtype)
         if not torch.isfinite(own).all() and all(torch.isfinite(part).all() for part in (x, weight_var, bias_var)):
             largest, type_ = x.detach().abs().max().item(), str(dtype).removeprefix("torch.")
@@ -317,7 +324,7 @@ def kernel_with_priors(
     Parameters
     ----------
     ard_num_dims : int
-        Number of input dimensions.
+        Number of input dimensions that are looked at.
     depth, rank : int
         Number of hidden layers, and of linear maps a unit takes the maximum of.
     batch_shape : torch.Size or sequence of int, optional
@@ -326,6 +333,8 @@ def kernel_with_priors(
         The input dimensions to look at.
     """
     batch = torch.Size() if batch_shape is None else _shape("batch_shape", batch_shape)
+    if active_dims is not None and len(active_dims) != ard_num_dims:
+        raise InputError(f"ard_num_dims must be the number of active_dims, {len(active_dims)}, got {ard_num_dims!r}")
     weight_var, bias_var = _around(2.0, spread=0.5, low=1e-3), _around(2.0, spread=0.5, low=1e-3)
     lengthscale, outputscale = _around(1.0, spread=0.5, low=0.025), _around(1.0, spread=1.0, low=1e-3)
     kernel = MaxoutKernel(

@@ -121,7 +121,7 @@ def pull_back(
     for k in range(x.shape[0]):
         w, b = weight_var[k], bias_var[k]
         root_w, root_b, affine = math.sqrt(w), math.sqrt(b), math.sqrt(w / d)
-        of_w, of_b, of_root_w, of_root_b, of_affine = 0.0, 0.0, 0.0, 0.0, 0.0
+        of_w, of_b, of_root_w, of_root_b = 0.0, 0.0, 0.0, 0.0
         for i in range(x.shape[1]):
             square = 0.0
             for j in range(d):
@@ -147,16 +147,15 @@ def pull_back(
                 of_deviation = root_w * of_a + 2.0 * before * (w * moment * of_variance)
             # direction = (√b, √(w/d) x) / deviation
             deviation = math.sqrt(variances[0])
-            across, along = 0.0, root_b * in_direction[k, i, 0]
+            first, along = float(in_direction[k, i, 0]) / deviation, 0.0
             for j in range(d):
-                across += float(in_direction[k, i, j + 1]) * float(x[k, i, j])
-            along += affine * across
-            of_root_b += in_direction[k, i, 0] / deviation
-            of_affine += across / deviation
-            of_variance = (of_deviation - along / variances[0]) / (2.0 * deviation)
+                along += float(in_direction[k, i, j + 1]) * (affine * x[k, i, j] / deviation)  # of the size of one, whatever x is
+            of_root_b += first
+            of_root_w += along / root_w if w != 0.0 else 0.0
+            of_variance = (of_deviation - (along + root_b * first) / deviation) / (2.0 * deviation)
             of_b += of_variance
             of_w += square / d * of_variance
             for j in range(d):
                 in_x[k, i, j] = affine * in_direction[k, i, j + 1] / deviation + 2.0 * w / d * of_variance * x[k, i, j]
-        in_variances[0, k] = of_w + of_root_w / (2.0 * root_w) + of_affine / (2.0 * math.sqrt(w * d))
+        in_variances[0, k] = of_w + (of_root_w / (2.0 * root_w) if w != 0.0 else 0.0)
         in_variances[1, k] = of_b + (of_root_b / (2.0 * root_b) if b != 0.0 else 0.0)

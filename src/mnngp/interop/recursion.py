@@ -58,10 +58,10 @@ def points(x: Tensor, weight_var: Tensor, bias_var: Tensor, rank: int, depth: in
         return Points(*(part.to(x.dtype) for part in exact))
     moment = profile(rank).second_moment
     w, b = weight_var[..., 0], bias_var[..., 0]
-    root_w, root_b = w.sqrt(), b / _root(b)
+    root_w, root_b = w / _root(w), b / _root(b)
     variance = b + w * x.square().mean(dim=-1)
     root = _root(variance)
-    affine = (weight_var / x.shape[-1]).sqrt() * x
+    affine = root_w[..., None] * x / x.shape[-1] ** 0.5
     bias = root_b[..., None].expand(*affine.shape[:-1], 1)
     direction = torch.cat([bias, affine], dim=-1) / root[..., None]
     layers = []
