@@ -67,7 +67,7 @@ def main() -> None:
             shown = track(seeds, description=f"{title}: {name}", console=console, transient=True)
             found = [best(problem, make, center, seed, first, last) for seed in shown]
             lines.append(
-                f"| {title} | {problem.optimal_value:.3f} | {first}, {last} | {name} "
+                f"| {title} | {problem.optimal_value + 0.0:.3f} | {first}, {last} | {name} "
                 f"| {statistics.median(found):.3f} | {min(found):.3f} | {max(found):.3f} |"
             )
             console.print(lines[-1])
