@@ -25,7 +25,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -81,7 +81,7 @@ class _Distributed(Sweep):
         self.homes: dict[str, Split] = {}  # which split a worker is at
         self.threads: dict[str, int] = {}  # of the workers
         self.looked_at_workers = -_LOOK
-        self.deaths: Counter[int] = Counter()  # of workers while they were computing a unit, by its number
+        self.deaths: list[tuple[int, list[int]]] = []  # of workers: how many threads each had, and its units, by their numbers
 
     def run(self) -> None:
         self._call(self.client.register_plugin, self.plugin)
@@ -136,19 +136,35 @@ class _Distributed(Sweep):
             self.threads = dict(self._call(self.client.nthreads))
         self.looked_at_workers = time.monotonic()
         for worker in before.keys() - self.threads.keys():
-            # In the order in which it was given them: it was computing the first, as many as it had threads.
-            lost = [key for key, (_, _, home) in self.running.items() if home == worker]
-            for place, key in enumerate(lost):
-                self._move(key, blamed=place < before[worker])
+            lost = {key: unit.number for key, (unit, _, home) in self.running.items() if home == worker}
+            self.deaths.append((before[worker], list(lost.values())))
+            for key in lost:
+                self._move(key)
 
-    def _move(self, key: str, *, blamed: bool) -> None:
+    def _blamed(self, unit: Unit) -> int:
+        """How many workers died of a unit, as far as can be known.
+
+        A worker was computing the first of its units, in the order in which it was given them, as many as it had threads; unless
+        it had finished one and died before it could say so. That one succeeds elsewhere, and the blame goes to the next.
+        """
+        return sum(unit.number in suspects[:threads] for threads, suspects in self.deaths)
+
+    def _acquit(self, unit: Unit) -> None:
+        """A unit has been computed: no worker died of it."""
+        for _, suspects in self.deaths:
+            if unit.number in suspects:
+                suspects.remove(unit.number)
+        for key in [key for key, (other, _, _) in self.running.items() if self._blamed(other) > _DEATHS]:
+            self._move(key)
+
+    def _move(self, key: str) -> None:
         """Have a unit computed by another worker; not if it was blamed for the end of too many."""
         unit, future, _ = self.running.pop(key)
         with suppress(Exception):
             self.client.cancel([future], force=True)
-        self.deaths[unit.number] += blamed
-        if self.deaths[unit.number] > _DEATHS:
-            self._commit(unit, self._results(_failed(unit, f"KilledWorker: {self.deaths[unit.number]} workers died computing it")))
+        blamed = self._blamed(unit)
+        if blamed > _DEATHS:
+            self._commit(unit, self._results(_failed(unit, f"KilledWorker: {blamed} workers died computing it")))
         else:
             self._submit(unit, min(self.threads, key=lambda worker: sum(home == worker for _, _, home in self.running.values())))
 
@@ -187,9 +203,10 @@ class _Distributed(Sweep):
             try:
                 computed = future.result(timeout=_PATIENCE)
             except (OSError, TimeoutError, CancelledError):  # the worker died when it had done it
-                self._move(future.key, blamed=False)
+                self._move(future.key)
                 return
         del self.running[future.key]
+        self._acquit(unit)
         self._commit(unit, self._results(computed))
 
     def _give_up(self) -> None:
