@@ -25,7 +25,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -81,7 +81,8 @@ class _Distributed(Sweep):
         self.homes: dict[str, Split] = {}  # which split a worker is at
         self.threads: dict[str, int] = {}  # of the workers
         self.looked_at_workers = -_LOOK
-        self.deaths: list[tuple[int, list[int]]] = []  # of workers: how many threads each had, and its units, by their numbers
+        self.again: deque[Unit] = deque()  # units that went with their workers
+        self.deaths: Counter[int] = Counter()  # of workers that had a unit, by its number
 
     def run(self) -> None:
         self._call(self.client.register_plugin, self.plugin)
@@ -98,7 +99,7 @@ class _Distributed(Sweep):
         try:
             self._fill()
             any_at_all = bool(self.running)
-            while self.running:
+            while self.running or self.again:
                 self._take()
                 self._fill()
             return any_at_all
@@ -106,11 +107,20 @@ class _Distributed(Sweep):
             self._give_up()
 
     def _fill(self) -> None:
-        """Give every worker as much as it has threads for, and one unit more, so that it never waits."""
+        """Give every worker as much as it has threads for, and one unit more, so that it never waits.
+
+        A unit whose worker died is computed again by a worker that has nothing else: if that one dies too, it is known of what.
+        """
         self._look_for_workers()
-        for worker, threads in self.threads.items():
-            busy = sum(home == worker for _, _, home in self.running.values())
-            for _ in range(threads + 1 - busy):
+        busy = Counter(home for _, _, home in self.running.values())
+        alone = {home for unit, _, home in self.running.values() if self.deaths[unit.number]}
+        free = sorted((worker for worker in self.threads if worker not in alone), key=busy.__getitem__)
+        emptied, fed = free[: len(self.again)], free[len(self.again) :]
+        for worker in emptied:
+            if not busy[worker]:
+                self._submit(self.again.popleft(), worker)
+        for worker in fed:
+            for _ in range(self.threads[worker] + 1 - busy[worker]):
                 unit = self._next_unit(worker)
                 if unit is None:
                     return
@@ -136,37 +146,19 @@ class _Distributed(Sweep):
             self.threads = dict(self._call(self.client.nthreads))
         self.looked_at_workers = time.monotonic()
         for worker in before.keys() - self.threads.keys():
-            lost = {key: unit.number for key, (unit, _, home) in self.running.items() if home == worker}
-            self.deaths.append((before[worker], list(lost.values())))
-            for key in lost:
-                self._move(key)
+            for key in [key for key, (_, _, home) in self.running.items() if home == worker]:
+                self._lose(key, died=True)
 
-    def _blamed(self, unit: Unit) -> int:
-        """How many workers died of a unit, as far as can be known.
-
-        A worker was computing the first of its units, in the order in which it was given them, as many as it had threads; unless
-        it had finished one and died before it could say so. That one succeeds elsewhere, and the blame goes to the next.
-        """
-        return sum(unit.number in suspects[:threads] for threads, suspects in self.deaths)
-
-    def _acquit(self, unit: Unit) -> None:
-        """A unit has been computed: no worker died of it."""
-        for _, suspects in self.deaths:
-            if unit.number in suspects:
-                suspects.remove(unit.number)
-        for key in [key for key, (other, _, _) in self.running.items() if self._blamed(other) > _DEATHS]:
-            self._move(key)
-
-    def _move(self, key: str) -> None:
-        """Have a unit computed by another worker; not if it was blamed for the end of too many."""
+    def _lose(self, key: str, *, died: bool) -> None:
+        """Have a unit computed again; not if too many workers died that had it."""
         unit, future, _ = self.running.pop(key)
         with suppress(Exception):
             self.client.cancel([future], force=True)
-        blamed = self._blamed(unit)
-        if blamed > _DEATHS:
-            self._commit(unit, self._results(_failed(unit, f"KilledWorker: {blamed} workers died computing it")))
+        self.deaths[unit.number] += died
+        if self.deaths[unit.number] > _DEATHS:
+            self._commit(unit, self._results(_failed(unit, f"KilledWorker: {self.deaths[unit.number]} workers died computing it")))
         else:
-            self._submit(unit, min(self.threads, key=lambda worker: sum(home == worker for _, _, home in self.running.values())))
+            self.again.append(unit)
 
     def _next_unit(self, worker: str) -> Unit | None:
         """A unit of the split that the worker is at; or of one that no worker is at; or of any."""
@@ -203,10 +195,9 @@ class _Distributed(Sweep):
             try:
                 computed = future.result(timeout=_PATIENCE)
             except (OSError, TimeoutError, CancelledError):  # the worker died when it had done it
-                self._move(future.key)
+                self._lose(future.key, died=False)
                 return
         del self.running[future.key]
-        self._acquit(unit)
         self._commit(unit, self._results(computed))
 
     def _give_up(self) -> None:
@@ -215,9 +206,10 @@ class _Distributed(Sweep):
         if futures and self.client.status == "running":
             with suppress(Exception):  # workers may be dying, with us
                 self.client.cancel(futures, force=True)
-        for unit, _, _ in self.running.values():
+        for unit in [*(unit for unit, _, _ in self.running.values()), *self.again]:
             self.store.release(unit.number)
         self.running = {}
+        self.again.clear()
 
     def _call(self, function: Any, *arguments: Any) -> Any:
         """Ask the cluster; if it does not answer, it is gone."""
