@@ -86,7 +86,7 @@ class Cluster:
 
     @property
     def address(self):
-        waiting_for(self.file.exists)
+        waiting_for(lambda: self.file.exists() and self.file.read_text().rstrip().endswith("}"))  # all of it is written
         return json.loads(self.file.read_text())["address"]
 
     def add_worker(self, *options, **environment):
