@@ -121,13 +121,18 @@ def test_signal_and_noise_of_each_target(table):
     np.testing.assert_allclose(ours.mean(new), mean, atol=1e-11)
     np.testing.assert_allclose(np.sqrt(ours.mean_and_variance(new)[1]), deviation, atol=1e-9)
     assert ours.log_marginal_likelihood() == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-11)
-    scaled = Posterior(MaxoutKernel(2, 4), X, y[:, 0], noise * 5.0, signal_var=15.0)
+
+
+def test_targets_are_divided_in_place(table):
+    X, y, new = table
+    units = np.arange(2.0, 2.0 + y.shape[1])
+    ours, divided = (Posterior(MaxoutKernel(2, 4), X, targets, 0.1, signal_var=3.0) for targets in (y, y / units))
     ours.precision()
-    ours.rescale(5.0)
-    np.testing.assert_allclose(ours.mean_and_variance(new)[1], scaled.mean_and_variance(new)[1], rtol=1e-10)
-    np.testing.assert_allclose(ours.mean(new), scaled.mean(new), rtol=1e-10)
-    np.testing.assert_allclose(ours.leave_one_out().log_density, scaled.leave_one_out().log_density, rtol=1e-10)
-    assert ours.log_marginal_likelihood() == pytest.approx(scaled.log_marginal_likelihood(), rel=1e-11)
+    ours.divide_targets(units)
+    np.testing.assert_allclose(ours.mean_and_variance(new)[1], divided.mean_and_variance(new)[1], rtol=1e-10)
+    np.testing.assert_allclose(ours.mean(new), divided.mean(new), rtol=1e-10)
+    np.testing.assert_allclose(ours.leave_one_out().log_density, divided.leave_one_out().log_density, rtol=1e-10)
+    assert ours.log_marginal_likelihood() == pytest.approx(divided.log_marginal_likelihood(), rel=1e-11)
 
 
 @pytest.mark.parametrize(("weight_var", "depth", "noise"), [(1.0, 3, 1e-2), (0.1, 12, 1e-15)])
@@ -369,7 +374,7 @@ def test_contraction_is_one_where_points_are_apart():
 def test_noise_that_had_to_be_added_is_reported(table):
     X, y, new = table
     twice, targets = np.concatenate([X, X]), np.concatenate([y, y])
-    with pytest.warns(AccuracyWarning, match=r"was added to the noise variance .* attempts\)"):
+    with pytest.warns(AccuracyWarning, match=r"of the kernel.s scale was added to the noise variance \(.* attempts; "):
         posterior = Posterior(MaxoutKernel(3, 4), twice, targets, 0.0)
     assert 0.0 < posterior.report.added < 1e-10
     assert posterior.report.attempts > 1
@@ -445,9 +450,9 @@ def test_progress_adds_up():
         ({"y": np.ones(4)}, r"y must have shape \(3,\) or \(3, targets\), a row for each row of X, got \(4,\)"),
         ({"y": np.array([1.0, np.nan, 2.0])}, "y must be finite, got nan"),
         ({"y": ["a", "b", "c"]}, "y must be numeric"),
-        ({"noise_var": -1.0}, "noise_var must be a finite number at least 0, got -1.0"),
+        ({"noise_var": -1.0}, r"noise_var must be a finite number at least 0 and at most 1e\+200, got -1.0"),
         ({"noise_var": np.ones(2)}, "noise_var must be a number or 3 numbers"),
-        ({"signal_var": 0.0}, "signal_var must be a finite number above 0, got 0.0"),
+        ({"signal_var": 0.0}, r"signal_var must be a finite number above 0 and at most 1e\+200, got 0.0"),
         ({"policy": "hope"}, "policy must be one of 'relative', 'paper', got 'hope'"),
     ],
 )

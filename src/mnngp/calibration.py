@@ -11,6 +11,8 @@ so they cost no validation set.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,19 +85,21 @@ class Calibration:
 
 
 class Late:
-    """A value that is computed when first asked for: leave-one-out is not free, and not everybody wants probabilities."""
+    """A value that is computed when first asked for, once: leave-one-out is not free, and not everybody wants probabilities."""
 
-    def __init__(self, compute: Any) -> None:
-        self.compute: Any = compute
-        self.value: Any = None
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+        self._lock = threading.Lock()
 
-    @classmethod
-    def known(cls, value: Any) -> Late:
-        late = cls(None)
-        late.value = value
-        return late
+    def __call__(self, compute: Callable[[], Any]) -> Any:
+        """The value, by ``compute`` if it is not known yet; other threads that ask meanwhile wait for it."""
+        with self._lock:
+            if self.value is None:
+                self.value = compute()
+            return self.value
 
-    def __call__(self) -> Any:
-        if self.compute is not None:
-            self.value, self.compute = self.compute(), None
-        return self.value
+    def __getstate__(self) -> tuple[Any]:
+        return (self.value,)  # a lock stays where it is
+
+    def __setstate__(self, state: tuple[Any]) -> None:
+        self.__init__(*state)  # type: ignore[misc]

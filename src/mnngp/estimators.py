@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from mnngp import checks, scaling
-from mnngp.activations import Maxout
 from mnngp.activations.series import Vector
 from mnngp.calibration import Calibration, Late
-from mnngp.errors import InputError, warn_of_accuracy
-from mnngp.kernels.network import MaxoutKernel
+from mnngp.errors import InputError, UnavailableError, warn_of_accuracy
 from mnngp.observations import Observations
 from mnngp.scaling import Scaling
 
@@ -28,15 +30,41 @@ if TYPE_CHECKING:
 
 Matrix = NDArray[Any]
 _KERNEL_PARAMETERS = ("depth", "rank", "weight_var", "bias_var", "kind")
-_DEFAULTS = {"depth": 3, "rank": 4, "bias_var": 0.1, "kind": "nngp"}  # where there is too little data to choose
-_FEW = 4  # places below which nothing can be chosen
 _LARGEST_TARGET = 1e150
+_WEIGHTS = 1e-100, 1e100  # sample weights that are not zero
+_IMPOSSIBLE = (
+    "noise_var is 0, but rows {} and {} of X are equal and their targets differ: no function without noise does that; give a "
+    "noise_var above 0, or None"
+)
 _CALIBRATED_ON = 2000  # training points at most
 _CALIBRATED_ON_FEW = 256  # where each of them is a system to solve
 
 
-@dataclass(frozen=True, eq=False)
-class RegressionLeaveOneOut:
+class _LeaveOneOut:
+    """Results that are computed when one of them is first asked for, so that asking whether there are any costs nothing."""
+
+    def __init__(self, compute: Callable[[], dict[str, Any]]) -> None:
+        self._compute = compute
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in type(self).__annotations__ or "_compute" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        vars(self).update(self._compute())
+        return vars(self)[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in type(self).__annotations__}
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *type(self).__annotations__]
+
+    def __repr__(self) -> str:
+        numbers = {name: getattr(self, name) for name in type(self).__annotations__}
+        shown = ", ".join(f"{name}={value:.4g}" for name, value in numbers.items() if isinstance(value, float))
+        return f"{type(self).__name__}({shown})"
+
+
+class RegressionLeaveOneOut(_LeaveOneOut):
     """Each training target, predicted from all other rows; NaN for rows of weight zero.
 
     Attributes
@@ -56,8 +84,7 @@ class RegressionLeaveOneOut:
     r2: float
 
 
-@dataclass(frozen=True, eq=False)
-class ClassificationLeaveOneOut:
+class ClassificationLeaveOneOut(_LeaveOneOut):
     """Each training label, predicted from all other rows; NaN for rows of weight zero.
 
     Attributes
@@ -79,8 +106,31 @@ class ClassificationLeaveOneOut:
     log_loss: float
 
 
+def _in_one_step(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method that fits work on a copy, whose state the estimator takes over at the end, all at once."""
+
+    @wraps(fit)
+    def fitted(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        working = copy.copy(self)
+        fit(working, *arguments, **keywords)
+        self.__dict__ = working.__dict__
+        return self
+
+    return fitted
+
+
 class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
     """What the regressor and the classifier share."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Name the constructor after the class, so that Python's errors about its arguments do."""
+        super().__init_subclass__(**keywords)
+        if "__init__" not in vars(cls):
+            shared = _MaxoutGP.__init__
+            own = FunctionType(shared.__code__, shared.__globals__, shared.__name__, shared.__defaults__, shared.__closure__)
+            own.__qualname__, own.__kwdefaults__ = f"{cls.__qualname__}.__init__", shared.__kwdefaults__
+            own.__annotations__ = shared.__annotations__
+            cls.__init__ = own  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -98,6 +148,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
         progress: bool | None = None,
         solver: Any = "auto",
+        n_jobs: int | None = None,
     ) -> None:
         self.depth = depth
         self.rank = rank
@@ -112,6 +163,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.progress = progress
         self.solver = solver
+        self.n_jobs = n_jobs
 
     # --- parameters -------------------------------------------------------------------------------------------------
 
@@ -123,18 +175,20 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
                 if self.depth is None:
                     raise InputError(f"{name} has a value for each layer, so depth must be given, too")
                 given[name] = tuple(given[name])
-        MaxoutKernel(**{"weight_var": 1.0, **_DEFAULTS, **given}, dtype=self.dtype)  # raises where a value is not allowed
+        from mnngp.inference import choice, solvers
+
+        choice.default(given).kernel(self.dtype)  # raises where a value is not allowed
         if self.noise_var is not None:
-            checks.real("noise_var", self.noise_var, low=0.0)
+            checks.real("noise_var", self.noise_var, low=0.0, high=checks.LARGEST_VARIANCE)
         if self.signal_var is not None:
-            checks.real("signal_var", self.signal_var, low=0.0, strict=True)
+            checks.real("signal_var", self.signal_var, low=0.0, high=checks.LARGEST_VARIANCE, strict=True)
         checks.positive_int("max_trials", self.max_trials)
+        if self.n_jobs is not None and (self.n_jobs == 0 or not isinstance(self.n_jobs, int | np.integer)):
+            raise InputError(f"n_jobs must be None, a number of threads, or -1 for all cores, got {self.n_jobs!r}")
         if not isinstance(self.random_state, np.random.RandomState):
             _seed(self.random_state)
         if self.progress not in (None, True, False):
             raise InputError(f"progress must be True, False or None, got {self.progress!r}")
-        from mnngp.inference import solvers
-
         solvers.check(self.solver)
         if self.normalize not in scaling.WAYS:
             raise InputError(f"normalize must be 'standard' (columns), 'sphere' (rows) or None, got {self.normalize!r}")
@@ -142,66 +196,95 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
 
     # --- fitting ----------------------------------------------------------------------------------------------------
 
-    def _fit(self, X: Matrix, y: Matrix, weight: Vector | None, *, signal_var: float | None, score: str) -> None:
+    def _fit(self, X: Matrix, y: Matrix, weight: Vector | None, *, signal_var: float | None, density: bool) -> None:
         """Choose what is not given, and condition on the targets (n, k).
 
         They are taken as they are if ``signal_var`` is given or is all that has to be chosen; or else centred and scaled.
         """
         from mnngp.inference import choice, solvers
+        from mnngp.kernels import threads
         from mnngp.progress import bar
 
         fixed = self._fixed()
         self._scaling = Scaling.of(self.normalize, X, weight)
         data = Observations.of(self._scaling(X), y, weight)
-        k = y.shape[1]
-        self._offset, self._unit = np.zeros(k), np.ones(k)
+        if density and self.noise_var == 0.0 and data.conflict:
+            raise InputError(_IMPOSSIBLE.format(*data.conflict))
         complete = len(fixed) == len(_KERNEL_PARAMETERS) and self.noise_var is not None
-        if signal_var is None and not complete:
-            self._offset = np.average(data.y, axis=0, weights=data.weight)
-            size = np.abs(data.y - self._offset).max(axis=0)  # no square overflows or vanishes
-            relative = (data.y - self._offset) / np.where(size > 0.0, size, 1.0)
-            deviation = size * np.sqrt(np.average(relative**2, axis=0, weights=data.weight))
-            if self.noise_var is not None or self._shared_scale:  # one noise for all targets
-                deviation = np.full(k, math.sqrt(float(np.mean(deviation**2))))
-            self._unit = np.where(deviation > 0.0, deviation, 1.0)
-            if not np.ptp(data.row_y, axis=0).any() and not self._shared_scale:
-                warn_of_accuracy("all targets are the same, so their scale is not known, and standard deviations mean nothing")
+        free_scale = signal_var is None and not complete
+        self._offset, self._unit = self._center_and_unit(data) if free_scale else (np.zeros(y.shape[1]), np.ones(y.shape[1]))
         data = data.standardized(self._offset, self._unit)
-        noise_var = None if self.noise_var is None else self.noise_var / self._unit[0] ** 2
-        searching = not complete and len(data) >= _FEW
+        noise_var = None if self.noise_var is None else self._in_units(self.noise_var)
         seed = _seed(self.random_state)
         solver = solvers.solver_of(self.solver, len(data), self.dtype)
-        with bar(type(self).__name__, show=self.progress, long=len(data) > 2000) as stage:
-            ratio = noise_var / signal_var if noise_var is not None and signal_var is not None else None
+        with (
+            bar(type(self).__name__, show=self.progress, long=len(data) > 2000) as stage,
+            threads.single_blas(float(len(data)) ** 3 / 3.0),
+        ):
+            objective = choice.Objective(density, noise_var, signal_var)
+            searching = not complete and not _untold(data, objective)
             if searching:
-                trials = choice.choose(
-                    data,
-                    fixed,
-                    choice.SCORES[score],
-                    noise_ratio=ratio,
-                    seed=seed,
-                    budget=self.max_trials,
-                    done=stage("choosing", 0.5),
-                )
+                jobs = threads.count() if self.n_jobs is None else effective_n_jobs(self.n_jobs)
+                done = stage("choosing", 0.5)
+                trials = choice.choose(data, fixed, objective, seed=seed, budget=self.max_trials, jobs=jobs, done=done)
             else:
-                rank = fixed.get("rank", _DEFAULTS["rank"])
-                own = {**_DEFAULTS, "weight_var": Maxout(rank).critical_weight_var, **fixed}
-                trials = [choice.Trial(**own, noise_ratio=choice.modest_noise(own, data) if ratio is None else ratio)]
+                trial = choice.default(fixed)
+                # Of one place nothing but the spread is known: a signal of the same size, or one above the noise.
+                modest = choice.modest_noise(trial, data, 1.0 if data.repeats.any() else 0.01)
+                trials = [replace(trial, noise_ratio=modest if objective.ratio is None else objective.ratio)]
+            if len(data) < choice.FEW and len(fixed) < len(_KERNEL_PARAMETERS):
+                warn_of_accuracy(
+                    f"X has only {len(data)} distinct row{'s' * (len(data) > 1)}, from which no kernel can be chosen: "
+                    f"{trials[0].kernel(self.dtype)!r} is a guess, and so is every prediction for other rows"
+                )
             best = trials[0]
             if noise_var is not None and signal_var is None:
                 signal_var = choice.best_signal(best, data, noise_var, seed)
             self.kernel_ = best.kernel(self.dtype)
             signal = signal_var if signal_var is not None else 1.0
             noise = noise_var if noise_var is not None else best.noise_ratio * signal
-            share = 0.5 if searching else 1.0
-            self._posterior = self._conditioned(data, noise, signal, solver, stage, share)
+            self._posterior = self._conditioned(data, noise, signal, solver, stage, 0.5 if searching else 1.0)
         if noise_var is None and signal_var is None:
-            scale = self._posterior.quadratic() / data.y.size
-            self._posterior.rescale(scale if scale > 0.0 else 1.0)
-            noise *= scale if scale > 0.0 else 1.0
+            data = self._rescaled(data, noise)
         # The posterior has the points in its own form: the features are not kept a second time.
         self._data, self._noise, self._n_rows = replace(data, X=data.X[:0]), noise, len(X)
         self._describe([trial.as_dict() for trial in trials])
+
+    def _center_and_unit(self, data: Observations) -> tuple[Vector, Vector]:
+        """The mean of each target, and its standard deviation over all rows."""
+        offset = np.average(data.y, axis=0, weights=data.weight)
+        size = np.abs(data.row_y - offset).max(axis=0)  # no square overflows or vanishes
+        relative = (data.row_y - offset) / np.where(size > 0.0, size, 1.0)
+        deviation = size * np.sqrt(np.average(relative**2, axis=0, weights=data.row_weight))
+        if self.noise_var is not None or self._shared_scale:  # one noise for all targets
+            deviation = np.full(len(deviation), math.sqrt(float(np.mean(deviation**2))))
+        if not np.ptp(data.row_y, axis=0).any() and not self._shared_scale:
+            warn_of_accuracy("all targets are the same, so their scale is not known, and standard deviations mean nothing")
+        return offset, np.where(deviation > 0.0, deviation, 1.0)
+
+    def _in_units(self, noise_var: float) -> float:
+        """A given noise variance in the units of the standardised targets."""
+        unit = float(self._unit[0]) ** 2
+        if not noise_var <= checks.LARGEST_VARIANCE * min(unit, 1.0):
+            raise InputError(
+                f"noise_var must be at most {checks.LARGEST_VARIANCE:.0e} times the variance of the targets ({unit:.1e}), "
+                f"got {noise_var!r}"
+            )
+        return noise_var / unit
+
+    def _rescaled(self, data: Observations, noise: float) -> Observations:
+        """Give signal and noise together the scale with the largest evidence, of each target or one for all of them.
+
+        The spread within places is as much evidence as the places' means, a degree of freedom as good as a place.
+        """
+        square = self._posterior.quadratic() + data.spread.sum(axis=0) / noise
+        scale = square / (len(data) + data.repeats.sum())
+        if self._shared_scale:
+            scale = np.full(len(scale), np.mean(scale))
+        root = np.sqrt(np.where(scale > 0.0, scale, 1.0))
+        self._posterior.divide_targets(root)
+        self._unit = self._unit * root
+        return data.standardized(np.zeros(len(root)), root)
 
     def _conditioned(self, data: Observations, noise: float, signal: float, solver: Any, stage: Stages, share: float) -> Posterior:
         """The posterior, by the solver; what it will take and what it did are shown with the progress."""
@@ -236,8 +319,16 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         """The log evidence of the training data, summed over the targets."""
         check_is_fitted(self, "kernel_")
         data = self._data
-        within = data.log_density_within(float(np.mean(self._posterior.noise_var * data.weight)))
+        if self._noise == 0.0 and data.conflict:
+            raise UnavailableError(_IMPOSSIBLE.format(*data.conflict))
+        within = data.log_density_within(self._noise)
         return self._posterior.log_marginal_likelihood() + within - len(data.row) * float(np.log(self._unit).sum())
+
+    def _check_leave_one_out(self) -> None:
+        """Raise if leave-one-out is not to be had, before any work."""
+        check_is_fitted(self, "kernel_")
+        if not self._posterior.factored and len(self._data) > _CALIBRATED_ON_FEW:
+            self._posterior.precision()  # says why not
 
     def _left_out(self, rows: NDArray[np.int64], amount: Vector) -> tuple[Matrix, Vector, Vector]:
         """For some rows of the data: the mean and the variance of the function there, without an amount of the row's weight.
@@ -319,6 +410,9 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         factors up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and
         variances, but neither ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
         ``ClusterConjugateGradients(scheduler=...)`` has more settings.
+    n_jobs : int, optional
+        Kernels to try at a time, each in a thread with one core; -1 for as many as there are cores. By default as many as BLAS may
+        use threads. What is chosen does not depend on it.
 
     Attributes
     ----------
@@ -344,9 +438,14 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
     >>> mean, std = model.predict(X[300:302], return_std=True)
     """
 
+    @_in_one_step
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to features (n, d) and targets (n,) or (n, targets)."""
+        """Fit to features (n, d) and targets (n,) or (n, targets).
+
+        A fit that fails or is interrupted leaves the estimator as it was.
+        """
         self._fixed()
+        _check_numbers(y)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         self._flat = y.ndim == 1
         largest = float(np.abs(y).max())
@@ -359,7 +458,7 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
             np.asarray(y, dtype=np.float64).reshape(len(X), -1),
             _weight(sample_weight, X),
             signal_var=signal_var,
-            score="log density",
+            density=True,
         )
         return self
 
@@ -397,8 +496,11 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
 
     @property
     def loo_(self) -> RegressionLeaveOneOut:
-        """Leave-one-out predictions of the training rows, in closed form."""
-        check_is_fitted(self, "kernel_")
+        """Leave-one-out predictions of the training rows, in closed form; computed when one of them is asked for."""
+        self._check_leave_one_out()
+        return RegressionLeaveOneOut(self._leave_one_out)
+
+    def _leave_one_out(self) -> dict[str, Any]:
         data = self._data
         mean, variance, noise = self._left_out(np.arange(len(data.row)), data.row_weight)
         std = np.sqrt(variance + noise)[:, None]
@@ -409,13 +511,13 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         square = np.average(error**2, axis=0, weights=data.row_weight)
         with np.errstate(divide="ignore", invalid="ignore"):
             r2 = float(np.mean(1.0 - square / around))
-        return RegressionLeaveOneOut(
-            self._in_rows(self._targets(mean)),
-            self._in_rows(self._spread(std[:, 0], 1)),
-            self._in_rows((density - np.log(self._unit))[:, 0] if self._flat else density - np.log(self._unit)),
-            math.sqrt(float(np.mean(square))),
-            r2,
-        )
+        return {
+            "mean": self._in_rows(self._targets(mean)),
+            "std": self._in_rows(self._spread(std[:, 0], 1)),
+            "log_density": self._in_rows((density - np.log(self._unit))[:, 0] if self._flat else density - np.log(self._unit)),
+            "rmse": math.sqrt(float(np.mean(square))),
+            "r2": r2,
+        }
 
     def _targets(self, mean: Matrix) -> Matrix:
         moved = mean * self._unit + self._offset
@@ -468,6 +570,9 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         factors up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and
         variances, but neither ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
         ``ClusterConjugateGradients(scheduler=...)`` has more settings.
+    n_jobs : int, optional
+        Kernels to try at a time, each in a thread with one core; -1 for as many as there are cores. By default as many as BLAS may
+        use threads. What is chosen does not depend on it.
 
     Attributes
     ----------
@@ -498,8 +603,12 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
 
     _shared_scale = True
 
+    @_in_one_step
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to features (n, d) and labels (n,), of any type that can be sorted."""
+        """Fit to features (n, d) and labels (n,), of any type that can be sorted.
+
+        A fit that fails or is interrupted leaves the estimator as it was.
+        """
         self._fixed()
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
@@ -507,8 +616,8 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         self.classes_, label = np.unique(y, return_inverse=True)
         targets = np.full((len(X), len(self.classes_)), -0.1)
         targets[np.arange(len(X)), label] = 0.9
-        self._fit(X, targets, weight, signal_var=self.signal_var, score="squared error")
-        self._calibrated = Late(self._calibrate)
+        self._fit(X, targets, weight, signal_var=self.signal_var, density=False)
+        self._calibrated = Late()
         return self
 
     def decision_function(self, X: Any) -> Matrix:
@@ -521,7 +630,7 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         if len(self.classes_) != 2:
             return self._means(self._posterior.mean(x))
         mean, variance = self._posterior.mean_and_variance(x)
-        moderated = self._calibrated().moderated(self._means(mean), variance)
+        moderated = self._calibration().moderated(self._means(mean), variance)
         return np.asarray(moderated[:, 1] - moderated[:, 0])
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Matrix, Vector]:
@@ -539,7 +648,7 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         """Probabilities (m, classes), from posterior mean and variance, calibrated by leave-one-out."""
         x = self._inputs(X)
         mean, variance = self._posterior.mean_and_variance(x)
-        return np.asarray(self._calibrated()(self._means(mean), variance))
+        return np.asarray(self._calibration()(self._means(mean), variance))
 
     def predict_log_proba(self, X: Any) -> Matrix:
         """Their logarithms."""
@@ -547,25 +656,31 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
 
     @property
     def loo_(self) -> ClassificationLeaveOneOut:
-        """Leave-one-out predictions of the training rows, in closed form."""
-        check_is_fitted(self, "kernel_")
+        """Leave-one-out predictions of the training rows, in closed form; computed when one of them is asked for."""
+        self._check_leave_one_out()
+        return ClassificationLeaveOneOut(self._leave_one_out)
+
+    def _leave_one_out(self) -> dict[str, Any]:
         data = self._data
         mean, variance, _ = self._left_out(np.arange(len(data.row)), data.row_weight)
         mean = self._means(mean)
         label = data.row_y.argmax(axis=1)
-        probability = self._calibrated()(mean, variance)
+        probability = self._calibration()(mean, variance)
         right, given = mean.argmax(axis=1) == label, np.log(probability[np.arange(len(label)), label])
         decision = self._in_rows(mean)
-        return ClassificationLeaveOneOut(
-            decision,
-            np.asarray(self.classes_[np.nan_to_num(decision).argmax(axis=1)]),
-            self._in_rows(probability),
-            float(np.average(right, weights=data.row_weight)),
-            -float(np.average(given, weights=data.row_weight)),
-        )
+        return {
+            "decision": decision,
+            "prediction": np.asarray(self.classes_[np.nan_to_num(decision).argmax(axis=1)]),
+            "probability": self._in_rows(probability),
+            "accuracy": float(np.average(right, weights=data.row_weight)),
+            "log_loss": -float(np.average(given, weights=data.row_weight)),
+        }
 
     def _means(self, mean: Matrix) -> Matrix:
         return mean * self._unit + self._offset
+
+    def _calibration(self) -> Calibration:
+        return self._calibrated(self._calibrate)  # type: ignore[no-any-return]
 
     def _calibrate(self) -> Calibration:
         """From leave-one-out predictions of some rows; what is left out with each is what it is when a kernel is chosen."""
@@ -601,7 +716,26 @@ def load(path: Any) -> Any:
 def _weight(sample_weight: Any, X: Matrix) -> Vector | None:
     if sample_weight is None:
         return None
-    return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+    weight = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+    odd = (weight != 0.0) & ((weight < _WEIGHTS[0]) | (weight > _WEIGHTS[1]))
+    if odd.any():
+        raise InputError(f"sample_weight must be 0, or from {_WEIGHTS[0]:g} to {_WEIGHTS[1]:g}, got {weight[odd][0]:g}")
+    if not weight.any():
+        raise InputError("sample_weight must be above 0 for one row at least, got zeros")
+    return weight
+
+
+def _check_numbers(y: Any) -> None:
+    """Raise if targets are strings: NumPy would say what it could not convert, but not what to do."""
+    values = np.asarray(y, dtype=object).ravel()
+    strings = [value for value in values if isinstance(value, str | bytes)] if np.asarray(y).dtype.kind in "OSU" else []
+    if strings:
+        raise InputError(f"y must be numbers, got {strings[0]!r}; for labels of classes there is MaxoutGPClassifier")
+
+
+def _untold(data: Observations, objective: Any) -> bool:
+    """Whether the data are too few to tell the noise, or there is nothing to choose it by."""
+    return len(data) == 1 or (len(data) < 4 and not (objective.density and data.repeats.any()))
 
 
 def _seed(random_state: Any) -> Any:

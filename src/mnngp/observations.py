@@ -57,6 +57,31 @@ class Observations:
     def __len__(self) -> int:
         return len(self.weight)
 
+    @property
+    def mean_weight(self) -> float:
+        """Of an observation: a row, or copies of one."""
+        return float(np.mean(self.part))
+
+    @property
+    def spread(self) -> Matrix:
+        """The weighted sum of squares about the mean of each place (places, targets): χ² times the noise variance."""
+        return self.weight[:, None] * self.within
+
+    @property
+    def conflict(self) -> tuple[int, int] | None:
+        """Two rows of the data with equal features and different targets, if there are any."""
+        disagree = np.flatnonzero(~_agree(self.within, self.y))
+        if not len(disagree):
+            return None
+        rows = np.flatnonzero(self.place == disagree[0])
+        other = int(np.argmax(np.any(self.row_y[rows] != self.row_y[rows[0]], axis=1)))
+        return int(self.row[rows[0]]), int(self.row[rows[other]])
+
+    @property
+    def repeats(self) -> Vector:
+        """Its degrees of freedom: the rows of each place beyond the first, if they are observations of their own."""
+        return np.rint(self.weight / self.part) - 1.0
+
     @staticmethod
     def of(X: Matrix, y: Matrix, sample_weight: Vector | None = None) -> Observations:
         """Merge the rows of ``X`` that are equal; ``y`` is (n, targets)."""
@@ -71,8 +96,8 @@ class Observations:
         mean = _means(y, weight, total, place)
         within = _means((y - mean[place]) ** 2, weight, total, place)
         count = np.bincount(place)
-        agree = np.all(within <= 1e-24 * mean**2, axis=1)  # up to the rounding of the mean
-        copies = agree & (not _equal_by_chance(X, count, agree))
+        agree = _agree(within, mean)
+        copies = agree & (not _equal_by_chance(X, mean, count, agree))
         part = np.where(copies, total, total / count)
         return Observations(X[first], mean, total, within, part, place, row, y, weight)
 
@@ -101,8 +126,11 @@ class Observations:
         )
 
     def log_density_within(self, noise_var: float) -> float:
-        """What the rows add to the log evidence of the places: their density about the mean of their place."""
-        if len(self.row) == len(self):
+        """What the rows add to the log evidence of the places: their density about the mean of their place.
+
+        Without noise equal rows say the same thing once.
+        """
+        if len(self.row) == len(self) or noise_var == 0.0:
             return 0.0
         targets = self.y.shape[1]
         rows, places = np.log(2.0 * np.pi * noise_var / self.row_weight), np.log(2.0 * np.pi * noise_var / self.weight)
@@ -110,20 +138,28 @@ class Observations:
         return float(0.5 * targets * (places.sum() - rows.sum()) - 0.5 * spread / noise_var)
 
 
+def _agree(within: Matrix, mean: Matrix) -> NDArray[np.bool_]:
+    """The places whose rows have the same targets, up to the rounding of their mean."""
+    return np.asarray(np.all(within <= 1e-24 * mean**2, axis=1))
+
+
 def _means(values: Matrix, weight: Vector, total: Vector, place: Integers) -> Matrix:
     """The weighted mean over the rows of each place."""
     return np.stack([np.bincount(place, weights=weight * column) / total for column in values.T], axis=1)
 
 
-def _equal_by_chance(X: Matrix, count: Integers, agree: NDArray[np.bool_]) -> bool:
+def _equal_by_chance(X: Matrix, y: Matrix, count: Integers, agree: NDArray[np.bool_]) -> bool:
     """Whether rows with equal features are no copies of each other.
 
-    They are not if they often disagree. They need not be if columns have so few values that rows are equal by chance: if
-    independent columns with these frequencies would make more than a hundredth of the equal pairs that there are. (Columns
-    depend on each other, so there are more. Continuous ones make none: 1e-9 of the pairs and less.)
+    They are not if they often disagree. If they agree in targets of many values (``y``, of the places), they are. They need not be
+    if columns have so few values that rows are equal by chance: if independent columns with these frequencies would make more than
+    a hundredth of the equal pairs that there are. (Columns depend on each other, so there are more. Continuous ones make none: 1e-9
+    of the pairs and less.)
     """
     if np.sum(~agree) >= 0.05 * np.sum(count > 1):
         return True
+    if np.sum((np.unique(y, axis=0, return_counts=True)[1] / len(y)) ** 2) < 0.05:
+        return False
     pairs, chance = float(np.sum(count * (count - 1.0))), float(len(X)) ** 2
     for column in X.T:
         if chance < 0.01 * pairs:

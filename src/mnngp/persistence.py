@@ -197,7 +197,7 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     if posterior._precision is not None:
         arrays["precision"] = posterior._precision
     if hasattr(model, "classes_"):
-        header["calibration"] = asdict(model._calibrated())
+        header["calibration"] = asdict(model._calibration())
         header["classes_are_objects"] = model.classes_.dtype.kind == "O"
         if model.classes_.dtype.kind == "O" and not all(isinstance(label, str) for label in model.classes_):
             raise InputError("labels must be numbers or strings for the model to be saved, got other objects")
@@ -257,7 +257,7 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
         model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     if "calibration" in header:
         model.classes_ = arrays["classes"].astype(object) if header["classes_are_objects"] else arrays["classes"]
-        model._calibrated = Late.known(Calibration(**header["calibration"]))
+        model._calibrated = Late(Calibration(**header["calibration"]))
     else:
         model._flat = header["flat"]
     return model

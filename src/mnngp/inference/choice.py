@@ -1,19 +1,25 @@
 """Choosing rank, depth, variances, kind and noise from the data, by leave-one-out.
 
 Each kernel that is tried is taken apart into eigenvectors once; then leave-one-out predictions for all noise variances are a
-matrix product each. With C = K + ν diag(1/w) for observations of weight w, ``M = W^½ K W^½ = V Λ Vᵀ`` and ``(Λ + ν)⁻¹`` give
+matrix product. With C = K + ν diag(1/w) for observations of weight w, ``M = W^½ K W^½ = V Λ Vᵀ`` and ``(Λ + ν)⁻¹`` give
 
     α = C⁻¹y,   d_i = (C⁻¹)_ii,   y_i - α_i/d_i  the prediction without observation i,   1/d_i  its variance.
 
+Rows with equal features are one observation, their mean ȳ (``mnngp.observations``). Their spread about it tells the noise by
+itself, whatever the function is: ``S = Σ w (y - ȳ)²`` is ν times a χ² variable with one degree of freedom less than there are rows.
+
 The search begins with a few kernels that suit many tables, and goes from the best one to its neighbours as long as that helps.
 Where there are more places than ``LARGEST``, a random subset of them is used, and the best few are compared again on a larger one.
+Kernels are independent of each other, so each has one core to itself: small decompositions by several threads of BLAS are hardly
+faster, and much slower on a machine that is doing something else. It also makes the result the same for any number of threads.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
@@ -26,6 +32,7 @@ from mnngp.activations.series import Vector
 from mnngp.errors import AccuracyWarning
 from mnngp.inference.factor import contraction
 from mnngp.inference.posterior import Posterior, leave_out
+from mnngp.kernels import threads
 from mnngp.kernels.matrix import correlations, standard_deviations
 from mnngp.kernels.network import MaxoutKernel
 from mnngp.kernels.points import Points
@@ -33,10 +40,13 @@ from mnngp.observations import Observations
 
 Matrix = NDArray[Any]
 LARGEST = 1000  # places that kernels are compared on: an eigendecomposition takes a fraction of a second
+FEW = 4  # places below which no kernel can be chosen, only the noise
+DEFAULTS = {"depth": 3, "rank": 4, "bias_var": 0.1, "kind": "nngp"}  # there
 _REFINED_ON = 2000  # and the best few of them: a factorisation each
 _REFINEMENTS = 2  # kernels that are kept back for that
 _INTERCEPT = 1e3  # prior variance of a constant, relative to the rest, beyond which it is free for all purposes
 _NOISES = 10.0 ** np.arange(-7.0, 1.6, 0.25)  # relative to the kernel's scale
+_COLUMNS = 64  # of a matrix product with the eigenvectors
 
 RANKS = (2, 3, 4, 6, 8, 16)
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
@@ -78,10 +88,15 @@ class Trial:
     weight_var: Any
     bias_var: Any
     kind: str
-    noise_ratio: float = float("nan")
-    score: float = float("-inf")
+    noise_ratio: float = math.nan
+    score: float = -math.inf
     places: int = 0
     seconds: float = 0.0
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Which kernel it is, without what was found of it."""
+        return self.depth, self.rank, self.weight_var, self.bias_var, self.kind
 
     def kernel(self, dtype: Any) -> MaxoutKernel:
         return MaxoutKernel(self.depth, self.rank, self.weight_var, self.bias_var, self.kind, dtype)
@@ -90,25 +105,74 @@ class Trial:
         return asdict(self)
 
 
-def one_left_out(alpha: Matrix, precision: Vector, noise: Vector, data: Observations) -> tuple[Matrix, Vector]:
-    """Mean square errors of predictions without one observation, at each place, and the variances of those predictions.
+@dataclass(frozen=True)
+class Objective:
+    """What is asked of a kernel, and what of the scale of signal and noise is given.
 
-    What is left out at a time is ``data.part``: a row, or a place whose rows may be copies.
+    Attributes
+    ----------
+    density : bool
+        Whether it is the leave-one-out log density (for numbers), or the mean squared error (for class memberships: Brier's score,
+        which asks nothing of the variances).
+    noise_var, signal_var : float, optional
+        Where they are given.
     """
-    share = data.part / data.weight
-    own, others, spread = leave_out(precision, noise, share)
-    return (others[:, None] * alpha) ** 2 + own[:, None] ** 2 * data.within, spread + noise / share
+
+    density: bool
+    noise_var: float | None = None
+    signal_var: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The noise for a signal of one, if it is given."""
+        return None if self.noise_var is None or self.signal_var is None else self.noise_var / self.signal_var
+
+    def score(self, alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> float:
+        """Of what conditioning gives for a signal of one and the noise ``ratio``; larger is better, NaN never."""
+        with np.errstate(all="ignore"):
+            value = (self._log_density if self.density else _squared_error)(alpha, precision, ratio, data)
+        return value if math.isfinite(value) else -math.inf
+
+    def _log_density(self, alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> float:
+        """The mean log density of the places' means, each predicted from the other places, and of the spread within places.
+
+        A row that shares its place with others is predicted by them, whatever the kernel: so whole places are left out. A scale of
+        signal and noise that is not given is the best one of each target.
+        """
+        total = float(data.weight.sum())
+        mean_square = data.part @ (alpha**2 / precision[:, None]) / total
+        log_variance = -float(data.part @ np.log(precision)) / total
+        if ratio > 0.0:
+            mean_square = mean_square + data.part @ data.spread / (total * ratio)
+            log_variance += float(np.sum(data.weight - data.part)) / total * math.log(ratio)
+        scale = self._scale(ratio)
+        if scale is None:
+            return -0.5 * (float(np.mean(np.log(np.maximum(mean_square, 1e-300)))) + log_variance)
+        return -0.5 * (float(np.mean(mean_square)) / scale + math.log(scale) + log_variance)
+
+    def _scale(self, ratio: float) -> float | None:
+        """The signal variance, as far as it follows from what is given."""
+        if self.signal_var is not None:
+            return self.signal_var
+        return self.noise_var / ratio if self.noise_var else None
+
+
+def _squared_error(alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> float:
+    """Minus the mean square error of predictions without one observation: ``data.part``, a row or all that may be copies."""
+    own, others, _ = leave_out(precision, ratio / data.weight, data.part / data.weight)
+    square = (others[:, None] * alpha) ** 2 + own[:, None] ** 2 * data.within
+    return -float(np.average(np.mean(square, axis=1), weights=data.weight))
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The leave-one-out predictions of a kernel for any noise."""
+    """A kernel conditioned on data with any noise."""
 
     values: Vector
     vectors: Matrix
     projected: Matrix  # Vᵀ W^½ y
     data: Observations
-    unit: float  # the kernel's scale, which noise is relative to
+    unit: float  # the scale of the kernel, times the weight of a row, which noise is relative to
 
     @staticmethod
     def of(kernel: MaxoutKernel, points: Points, data: Observations) -> Spectrum:
@@ -116,7 +180,7 @@ class Spectrum:
         network = kernel._network()
         kappa = contraction(network, points)
         deviation = standard_deviations(network, points)
-        unit = kappa * float(np.mean(deviation**2)) or 1.0
+        unit = kappa * float(np.mean(deviation**2)) * data.mean_weight or 1.0
         scale = deviation * np.sqrt(kappa * data.weight / unit)
         matrix = correlations(network, points, contraction=kappa).astype(np.float64)
         matrix += min((1.0 - kappa) / kappa, _INTERCEPT)
@@ -126,13 +190,18 @@ class Spectrum:
         projected = vectors.T @ (np.sqrt(data.weight)[:, None] * data.y)
         return Spectrum(np.maximum(values, 0.0), vectors, projected, data, unit)
 
-    def leave_one_out(self, noise: float) -> tuple[Matrix, Vector]:
-        """As ``one_left_out``, for a noise relative to ``unit`` and variances in it."""
-        shrunk = 1.0 / (self.values + noise)
-        root = np.sqrt(self.data.weight)
-        inverse = self.data.weight * (self.vectors**2 @ shrunk)
-        alpha = root[:, None] * (self.vectors @ (self.projected * shrunk[:, None]))
-        return one_left_out(alpha, inverse, noise / self.data.weight, self.data)
+    def conditioned(self, noises: Vector) -> Iterator[tuple[float, Matrix, Vector]]:
+        """For each noise (relative to ``unit``): the noise itself, α, and the diagonal of C⁻¹."""
+        weight, targets = self.data.weight[:, None] / self.unit, self.projected.shape[1]
+        root = np.sqrt(self.data.weight)[:, None] / self.unit
+        shrunk = 1.0 / (self.values[:, None] + noises)
+        precision = weight * (self.vectors**2 @ shrunk)
+        step = max(1, _COLUMNS // targets)
+        for start in range(0, len(noises), step):
+            few = shrunk[:, start : start + step, None] * self.projected[:, None, :]
+            alpha = root[..., None] * (self.vectors @ few.reshape(len(few), -1)).reshape(few.shape)
+            for index in range(few.shape[1]):
+                yield float(noises[start + index]) * self.unit, alpha[:, index], precision[:, start + index]
 
     def log_evidence(self, signal: float, noise: float) -> float:
         """Of all targets together, up to a constant; ``signal`` in units of the kernel's scale."""
@@ -143,106 +212,96 @@ class Spectrum:
         return float(-0.5 * (fit + self.projected.shape[1] * np.log(values).sum()))
 
 
-Score = Callable[[Matrix, Vector, Observations], float]
-
-
-def squared_error(square: Matrix, variance: Vector, data: Observations) -> float:
-    """Minus the mean squared error: for class memberships that is Brier's score. It asks nothing of the variances."""
-    return -float(np.average(np.mean(square, axis=1), weights=data.weight))
-
-
-def log_density(square: Matrix, variance: Vector, data: Observations) -> float:
-    """The mean log density, for the best scale of all variances together: rewards those that are honest about each point."""
-    ratio = np.average(square / variance[:, None], axis=0, weights=data.weight)
-    return -0.5 * float(np.mean(np.log(np.maximum(ratio, 1e-300))) + np.average(np.log(variance), weights=data.weight))
-
-
-SCORES: dict[str, Score] = {"squared error": squared_error, "log density": log_density}
-
-
 def choose(
     data: Observations,
     fixed: Mapping[str, Any],
-    score: Score,
+    objective: Objective,
     *,
-    noise_ratio: float | None = None,
     seed: Any = None,
     budget: int = 24,
+    jobs: int = 1,
     done: Callable[[float], object] | None = None,
 ) -> list[Trial]:
-    """Try kernels; the best is first.
+    """Try kernels, in ``jobs`` threads; the best is first.
 
-    ``fixed`` holds the hyperparameters of the kernel that are given (depth, rank, weight_var, bias_var, kind), ``noise_ratio`` the
-    noise for a signal of one if that is. ``budget`` is the number of kernels to try at most.
+    ``fixed`` holds the hyperparameters of the kernel that are given (depth, rank, weight_var, bias_var, kind). ``budget`` is the
+    number of kernels to try at most.
     """
     rng = np.random.default_rng(seed)
     few, points = _few(data, rng)
-    tried: dict[Trial, Trial] = {}
+    tried: dict[tuple[Any, ...], Trial] = {}
     at_first = budget if len(data) <= LARGEST else max(1, budget - _REFINEMENTS)
 
-    def attempt(trial: Trial) -> Trial:
-        if trial not in tried and len(tried) < at_first:
-            tried[trial] = _try(trial, points, few, score, noise_ratio)
+    def attempt(trials: Iterable[Trial]) -> None:
+        new = {trial.key: trial for trial in trials if trial.key not in tried}
+
+        def one(trial: Trial) -> Trial:
+            result = _try(trial, points, few, objective)
             if done is not None:
                 done(1.0 / budget)
-        return tried.get(trial, trial)
+            return result
 
-    for trial in _starts(fixed):
-        attempt(trial)
-    improved = True
-    while improved and len(tried) < at_first:
-        best = max(tried, key=lambda trial: tried[trial].score)
-        for neighbour in _neighbours(best, fixed):
-            attempt(neighbour)
-        improved = max(tried, key=lambda trial: tried[trial].score) != best
-    ranked = sorted(tried.values(), key=lambda trial: -trial.score)
-    if len(data) > LARGEST:
-        ranked = _refined(ranked, data, fixed, score, noise_ratio, rng, new=budget - len(tried))
+        results = threads.independent(one, list(islice(new.values(), at_first - len(tried))), jobs)
+        tried.update((trial.key, trial) for trial in results)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)  # what is chosen in the end says it again
+        attempt(_starts(fixed) if len(data) >= FEW else [default(fixed)])
+        improved = len(data) >= FEW
+        while improved and len(tried) < at_first:
+            best = _best(tried)
+            attempt(_neighbours(best, fixed))
+            improved = _best(tried) is not best
+        ranked = sorted(tried.values(), key=lambda trial: -trial.score)
+        if len(data) > LARGEST:
+            ranked = _refined(ranked, data, fixed, objective, rng, jobs, new=budget - len(tried))
     if done is not None:
         done(1.0 - len(tried) / budget)
     return ranked
+
+
+def _best(tried: Mapping[tuple[Any, ...], Trial]) -> Trial:
+    return max(tried.values(), key=lambda trial: trial.score)
 
 
 def _refined(
     ranked: list[Trial],
     data: Observations,
     fixed: Mapping[str, Any],
-    score: Score,
-    noise_ratio: float | None,
+    objective: Objective,
     rng: np.random.Generator,
+    jobs: int,
     *,
     new: int,
 ) -> list[Trial]:
     """Compare the best two again, with ``new`` neighbours and with less noise, on more places: more data bear sharper kernels."""
     more = data if len(data) <= _REFINED_ON else data.subset(np.sort(rng.choice(len(data), _REFINED_ON, replace=False)))
-    seen: dict[Trial, Trial] = {}
+    seen: dict[tuple[Any, ...], Trial] = {}
 
-    def attempt(trial: Trial, noise: float) -> Trial:
-        """With the noise, and less of it as long as that helps."""
-        bare = replace(trial, noise_ratio=float("nan"), score=float("-inf"), places=0, seconds=0.0)
-        if bare in seen:
-            return seen[bare]
+    def one(trial: Trial) -> Trial:
+        """With its noise, and less of it as long as that helps."""
         began = time.perf_counter()
-        best = replace(bare, noise_ratio=noise)
+        best = replace(trial, score=-math.inf)
         kernel = trial.kernel("float64")
-        for factor in (1.0, 10**-0.5, 0.1, 10**-1.5) if noise_ratio is None else (1.0,):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", AccuracyWarning)  # what is chosen in the end says it again
-                posterior = Posterior(kernel, more.X, more.y, factor * noise / more.weight)
-            value = score(*one_left_out(posterior.weights(), posterior.precision(), posterior.noise_var, more), more)
+        for factor in (1.0, 10**-0.5, 0.1, 10**-1.5) if objective.ratio is None else (1.0,):
+            ratio = factor * trial.noise_ratio
+            posterior = Posterior(kernel, more.X, more.y, ratio / more.weight)
+            value = objective.score(posterior.weights(), posterior.precision(), ratio, more)
             if not value > best.score:
                 break
-            best = replace(best, noise_ratio=factor * noise, score=value)
-        seen[bare] = replace(best, places=len(more), seconds=time.perf_counter() - began)
-        return seen[bare]
+            best = replace(best, noise_ratio=ratio, score=value)
+        return replace(best, places=len(more), seconds=time.perf_counter() - began)
 
-    for trial in ranked[:2]:
-        attempt(trial, trial.noise_ratio)
-    best = max(seen.values(), key=lambda trial: trial.score)
+    def attempt(trials: Iterable[Trial]) -> None:
+        seen.update((trial.key, trial) for trial in threads.independent(one, list(trials), jobs))
+
+    attempt(ranked[:2])
+    best = _best(seen)
     sharper = (other for other in _neighbours(best, fixed) if other.depth > best.depth or other.rank > best.rank)
-    for neighbour in islice(sharper, new):
-        attempt(neighbour, best.noise_ratio)
-    return sorted(seen.values(), key=lambda trial: -trial.score) + ranked
+    unseen = (replace(other, noise_ratio=best.noise_ratio) for other in sharper if other.key not in seen)
+    attempt(islice(unseen, new))
+    others = [trial for trial in ranked if trial.key not in seen]
+    return sorted(seen.values(), key=lambda trial: -trial.score) + others
 
 
 def best_signal(trial: Trial, data: Observations, noise_var: float, seed: Any) -> float:
@@ -254,11 +313,18 @@ def best_signal(trial: Trial, data: Observations, noise_var: float, seed: Any) -
     return float(signals[int(np.argmax(evidence))] / spectrum.unit)
 
 
-def modest_noise(kernel: Mapping[str, Any], data: Observations) -> float:
-    """A noise variance, for a signal of one, for data that are too few to choose it from."""
-    network = Trial(**kernel).kernel("float64")._network()
+def default(fixed: Mapping[str, Any]) -> Trial:
+    """A kernel for data that are too few to choose one from."""
+    rank = fixed.get("rank", DEFAULTS["rank"])
+    return Trial(**{**DEFAULTS, "weight_var": Maxout(rank).critical_weight_var, **fixed})
+
+
+def modest_noise(trial: Trial, data: Observations, share: float) -> float:
+    """A noise variance, for a signal of one, for data that do not tell it: a share of the kernel's scale."""
+    network = trial.kernel("float64")._network()
     points = Points.of("X", data.X, np.dtype(np.float64))
-    return 0.01 * contraction(network, points) * float(np.mean(standard_deviations(network, points) ** 2))
+    scale = contraction(network, points) * float(np.mean(standard_deviations(network, points) ** 2))
+    return share * scale * data.mean_weight
 
 
 def _few(data: Observations, rng: np.random.Generator) -> tuple[Observations, Points]:
@@ -267,20 +333,13 @@ def _few(data: Observations, rng: np.random.Generator) -> tuple[Observations, Po
     return few, Points.of("X", few.X, np.dtype(np.float64))
 
 
-def _try(trial: Trial, points: Points, data: Observations, score: Score, noise_ratio: float | None) -> Trial:
+def _try(trial: Trial, points: Points, data: Observations, objective: Objective) -> Trial:
     began = time.perf_counter()
     spectrum = Spectrum.of(trial.kernel("float64"), points, data)
-    noises = _NOISES if noise_ratio is None else np.array([noise_ratio / spectrum.unit])
-    scores = np.array([score(*spectrum.leave_one_out(noise), data) for noise in noises])
-    scores = np.where(np.isfinite(scores), scores, -np.inf)
-    best = int(np.argmax(scores))
-    return replace(
-        trial,
-        noise_ratio=float(noises[best] * spectrum.unit),
-        score=float(scores[best]),
-        places=len(data),
-        seconds=time.perf_counter() - began,
-    )
+    noises = _NOISES if objective.ratio is None else np.array([objective.ratio / spectrum.unit])
+    found = [(objective.score(alpha, precision, ratio, data), ratio) for ratio, alpha, precision in spectrum.conditioned(noises)]
+    score, ratio = max(found, key=lambda pair: pair[0])
+    return replace(trial, noise_ratio=ratio, score=score, places=len(data), seconds=time.perf_counter() - began)
 
 
 def _trial(fixed: Mapping[str, Any], kind: str, rank: int, depth: int, gain: float, bias_var: float) -> Trial:

@@ -49,7 +49,7 @@ def log_evidence_gradient(posterior: Posterior) -> Vector:
     # B = inverse / κσσ, B y = α / κσ. In the units of the factored matrix, κ and σ drop out.
     share = p.noise_var / (kappa * sigma**2)  # of the noise
     noise = 0.5 * float(np.sum(share * (np.sum(p._alpha**2, axis=1) / kappa - targets * np.diag(inverse))))
-    whole = 0.5 * (p.quadratic() - targets * len(sigma))  # of everything together: C scaled
+    whole = 0.5 * (float(p.quadratic().sum()) - targets * len(sigma))  # of everything together: C scaled
     result = []
     z = p._y / sigma[:, None]
     for slab, rate in zip(slabs, growth, strict=True):

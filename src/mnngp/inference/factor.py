@@ -211,8 +211,7 @@ def factorize(
     """
     n, kappa = len(x), contraction(network, x)
     scale = np.where(deviation > 0.0, deviation, 1.0)
-    unit = float(np.mean(deviation**2)) * kappa or 1.0
-    start = 4.0 * n * float(np.finfo(network.dtype).eps) * unit
+    size = float(np.mean(deviation**2))
     added, packed = 0.0, Packed(n, network.dtype)
     for attempt in range(1, _ATTEMPTS + 1):
         packed_correlations(network, x, packed.memory, contraction=kappa, done=_part(progress, 0.5 if attempt == 1 else 0.0))
@@ -226,7 +225,7 @@ def factorize(
         elif kappa < 1.0 and attempt == 1:
             kappa = min(1.0, 16.0 * kappa)  # the intercept's share was too large for these points: rare, and the remedy is cheap
         else:
-            added = 10.0 * added if added else start
+            added = 10.0 * added if added else 4.0 * n * float(np.finfo(network.dtype).eps) * (kappa * size or 1.0)
     else:
         raise FactorizationError(
             f"the covariance of {n} targets is not positive definite, not even with {added:.1e} added to the noise variance"
@@ -236,9 +235,9 @@ def factorize(
     condition = float((diagonal.max() / diagonal.min()) ** 2)
     if added:
         warn_of_accuracy(
-            f"the covariance of {n} targets was not positive definite in {network.dtype}: {added:.1e} was added to the noise "
-            f"variance ({added / unit:.0e} of the kernel's scale, {attempt} attempts). A larger noise_var avoids it"
-            + (", dtype='float64' may, too" if network.dtype == np.float32 else "")
+            f"the covariance of {n} targets was not positive definite in {network.dtype}: {added / (kappa * size or 1.0):.0e} "
+            f"of the kernel's scale was added to the noise variance ({attempt} attempts; the report says how much that is). "
+            "A larger noise_var avoids it" + (", dtype='float64' may, too" if network.dtype == np.float32 else "")
         )
     return Factor(kappa, noise_var + added, packed, Report(added, attempt, kappa, condition))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ class Posterior:
         if not isinstance(kernel, DeepKernel):
             raise InputError(f"kernel must be a MaxoutKernel or a NetworkKernel, got {kernel!r}")
         checks.one_of("policy", policy, ("relative", "paper"))
-        checks.real("signal_var", signal_var, low=0.0, strict=True)
+        checks.real("signal_var", signal_var, low=0.0, high=checks.LARGEST_VARIANCE, strict=True)
         if solver is not None and not callable(solver):
             raise InputError(f"solver must be None or one of mnngp.inference, such as ConjugateGradients(), got {solver!r}")
         network, rows = kernel._network(), checks.points("X", X)
@@ -270,10 +270,10 @@ class Posterior:
 
     # --- how good it is ---------------------------------------------------------------------------------------------
 
-    def quadratic(self) -> float:
-        """``yᵀ C⁻¹ y``, summed over the targets: n times their number if the signal's and the noise's scales are right."""
+    def quadratic(self) -> Vector:
+        """``yᵀ C⁻¹ y`` of each target: n if the signal's and the noise's scales are right."""
         z = self._y / self._deviation[:, None]
-        return float(np.sum(z * self._alpha) / self._factor.contraction)
+        return np.asarray(np.sum(z * self._alpha, axis=0) / self._factor.contraction)
 
     def log_marginal_likelihood(self) -> float:
         """The log evidence, summed over the targets (as scikit-learn does)."""
@@ -282,7 +282,7 @@ class Posterior:
         log_determinant = self._factor.log_determinant() + n * math.log(kappa) + 2.0 * float(np.log(self._deviation).sum())
         if kappa < 1.0:
             log_determinant += math.log1p((1.0 - kappa) / kappa * float(self._t.sum()))
-        return float(-0.5 * (self.quadratic() + targets * (log_determinant + n * math.log(2.0 * math.pi))))
+        return float(-0.5 * (float(self.quadratic().sum()) + targets * (log_determinant + n * math.log(2.0 * math.pi))))
 
     def leave_one_out(self) -> LeaveOneOut:
         """Each training target, predicted from all others (Rasmussen and Williams, eqs. 5.10 to 5.12)."""
@@ -307,13 +307,9 @@ class Posterior:
         result = self._factor.diagonal(chosen) - self._t[chosen] ** 2 / self._c
         return np.asarray(result / (self._factor.contraction * self._deviation[chosen] ** 2))
 
-    def rescale(self, factor: float) -> None:
-        """Multiply the signal's and the noise's variance, in place: no mean changes, and no factorisation is needed."""
-        self.signal_var *= factor
-        self._deviation = self._deviation * math.sqrt(factor)
-        self._alpha, self._beta = self._alpha / math.sqrt(factor), self._beta / math.sqrt(factor)
-        self._factor = replace(self._factor, noise_var=self._factor.noise_var * factor)
-        self._precision = None if self._precision is None else self._precision / factor
+    def divide_targets(self, unit: Vector) -> None:
+        """Divide each target by a number, in place: all that depends on them is linear in them."""
+        self._y, self._alpha, self._beta = (np.ascontiguousarray(part / unit) for part in (self._y, self._alpha, self._beta))
 
 
 def leave_out(precision: Vector, noise: Vector, share: Vector) -> tuple[Vector, Vector, Vector]:
@@ -352,8 +348,13 @@ def as_targets(y: Any, n: int) -> tuple[Matrix, bool]:
 
 def _noise(noise_var: Any, n: int) -> Vector:
     if np.ndim(noise_var) == 0:
-        return np.full(n, checks.real("noise_var", noise_var, low=0.0))
+        return np.full(n, checks.real("noise_var", noise_var, low=0.0, high=checks.LARGEST_VARIANCE))
     values = np.asarray(checks.real_array("noise_var", noise_var), dtype=np.float64)
-    if values.shape != (n,) or not (np.isfinite(values).all() and (values >= 0.0).all()):
-        raise InputError(f"noise_var must be a number or {n} numbers, finite and not negative, got shape {values.shape}")
+    if values.shape != (n,):
+        raise InputError(f"noise_var must be a number or {n} numbers, got shape {values.shape}")
+    right = (values >= 0.0) & (values <= checks.LARGEST_VARIANCE)
+    if not right.all():
+        raise InputError(
+            f"noise_var must be from 0 to {checks.LARGEST_VARIANCE:g}, got {values[~right][0]:g} at {int(np.argmin(right))}"
+        )
     return values

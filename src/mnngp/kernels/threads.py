@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 _Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
 _SMALL = 200_000  # loop steps below which a thread costs more than it saves
+_WORTH = 4e9  # operations of BLAS from which its threads are worth waiting for: a tenth of a second on one core
 
 
 class _Cores:
@@ -24,26 +27,32 @@ class _Cores:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.owner: int | None = None
+        self.depth = 0  # of the owner's calls inside each other
         self.threads = 1
         self.limit: Any = None
 
     def __enter__(self) -> int:
         with self.lock:
             if self.owner is None:
-                self.threads = count()
+                self.threads = _allowed()
                 self.limit = _blas().limit(limits=1)
                 self.limit.__enter__()
                 self.owner = threading.get_ident()
+            if self.owner == threading.get_ident():
+                self.depth += 1
             return self.threads
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
             if self.owner == threading.get_ident():
-                self.owner = None
-                self.limit.__exit__(*error)
+                self.depth -= 1
+                if self.depth == 0:
+                    self.owner = None
+                    self.limit.__exit__(*error)
 
 
 _cores = _Cores()
+_alone = threading.local()  # set in threads that have one core and no more
 
 
 @lru_cache(maxsize=1)
@@ -52,9 +61,17 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
+def _allowed() -> int:
+    """How many threads BLAS may use now."""
+    return max((pool["num_threads"] for pool in _blas().info()), default=1)
+
+
 def count() -> int:
     """How many threads there may be now."""
-    return max((pool["num_threads"] for pool in _blas().info()), default=1)
+    if getattr(_alone, "here", False):
+        return 1
+    with _cores.lock:
+        return _allowed() if _cores.owner is None else _cores.threads
 
 
 def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work: float) -> None:
@@ -63,10 +80,55 @@ def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work:
     There are as many threads as NumPy's BLAS may use now, so OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, MKL_NUM_THREADS, CPU
     affinity, joblib's limits for its workers and ``threadpoolctl.threadpool_limits`` all hold here as well.
     """
-    if work <= _SMALL or len(tasks) == 1:
-        for task in tasks:
-            function(task)
+    few = work <= _SMALL  # for BLAS as well
+    if few or len(tasks) == 1 or count() == 1:
+        with nullcontext() if few else single_blas(work):
+            for task in tasks:
+                function(task)
         return
-    with _cores as threads, ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(function, tasks):
-            pass
+    with _cores as threads:
+        _in_pool(function, tasks, threads)
+
+
+def independent(function: Callable[[_Task], _Result], tasks: Sequence[_Task], jobs: int) -> list[_Result]:
+    """What ``function`` makes of each task, ``jobs`` of them at a time, each with one core to itself.
+
+    What it calls starts no threads of its own, so that results do not depend on ``jobs``.
+    """
+
+    def alone(task: _Task) -> _Result:
+        before, _alone.here = getattr(_alone, "here", False), True
+        try:
+            return function(task)
+        finally:
+            _alone.here = before
+
+    with _cores:
+        if jobs == 1 or len(tasks) <= 1:
+            return [alone(task) for task in tasks]
+        return _in_pool(alone, tasks, jobs)
+
+
+def _in_pool(function: Callable[[_Task], _Result], tasks: Sequence[_Task], threads: int) -> list[_Result]:
+    """In threads of their own. An error, or Ctrl-C, ends it with the tasks that have begun."""
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(function, task) for task in tasks]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+@contextmanager
+def single_blas(operations: float) -> Iterator[None]:
+    """One thread of BLAS for work of so few ``operations`` that the others would be waited for longer than they help.
+
+    On a machine that is doing something else a thread may wait for a core, and BLAS waits for all of its threads, many times in
+    one small decomposition.
+    """
+    if operations >= _WORTH:
+        yield
+        return
+    with _cores:
+        yield
