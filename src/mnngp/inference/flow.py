@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from mnngp import checks
 from mnngp.errors import InputError
 from mnngp.inference.posterior import as_targets, draw
+from mnngp.kernels import threads
 from mnngp.kernels.network import DeepKernel
 
 Matrix = NDArray[Any]
@@ -66,7 +67,8 @@ class GradientFlow:
         )
         self._x = np.array(checks.points("X", X))
         self._y, self._flat = as_targets(y, len(self._x))
-        self._values, self._vectors = np.linalg.eigh(self._ntk(self._x))
+        with threads.single_blas(9.0 * len(self._x) ** 3):
+            self._values, self._vectors = np.linalg.eigh(self._ntk(self._x))
         # What is below the rounding of the largest is not known to differ from zero: such directions are not learnt at any time.
         floor = len(self._x) * np.finfo(np.float64).eps * float(self._values[-1])
         self.unresolved = int(np.sum(self._values < floor))

@@ -25,6 +25,7 @@ from mnngp.activations.series import Vector
 from mnngp.errors import InputError, MnngpError
 from mnngp.inference.factor import Inverse, factorize
 from mnngp.inference.packed import Progress
+from mnngp.kernels import threads
 from mnngp.kernels.matrix import correlations, standard_deviations
 from mnngp.kernels.network import DeepKernel
 from mnngp.kernels.points import Points
@@ -133,15 +134,16 @@ class Posterior:
     ) -> None:
         self.kernel, self.signal_var, self._network = kernel, float(signal_var), kernel._network()
         self._points, self._y = points, y
-        deviation = math.sqrt(self.signal_var) * standard_deviations(self._network, points)
-        self._factor: Inverse = (
-            factorize(self._network, points, deviation, noise_var, policy=policy, progress=progress)
-            if solver is None
-            else solver(self._network, points, deviation, noise_var, progress)
-        )
-        self._deviation = np.where(deviation > 0.0, deviation, 1.0)
-        self._precision: Vector | None = None
-        self._weigh()
+        with threads.single_blas(len(points) ** 3 / 3.0):
+            deviation = math.sqrt(self.signal_var) * standard_deviations(self._network, points)
+            self._factor: Inverse = (
+                factorize(self._network, points, deviation, noise_var, policy=policy, progress=progress)
+                if solver is None
+                else solver(self._network, points, deviation, noise_var, progress)
+            )
+            self._deviation = np.where(deviation > 0.0, deviation, 1.0)
+            self._precision: Vector | None = None
+            self._weigh()
 
     @classmethod
     def restored(
@@ -205,31 +207,34 @@ class Posterior:
         """The posterior mean at new points: (m,) or (m, targets). Takes one chunk of the kernel at a time."""
         rows = self._rows(X)
         result = np.empty((len(rows), self._y.shape[1]))
-        for part, sigma, kernel in self._chunks(rows):
-            result[part] = self._mean(kernel, sigma)
-            del kernel  # before the next one is made
+        with threads.single_blas(2.0 * len(rows) * self._y.size):
+            for part, sigma, kernel in self._chunks(rows):
+                result[part] = self._mean(kernel, sigma)
+                del kernel  # before the next one is made
         return self._shaped(result)
 
     def mean_and_variance(self, X: Any) -> tuple[Matrix, Vector]:
         """The posterior mean, and the variance of the function (without noise) at each point, which all targets share."""
         rows = self._rows(X)
         mean, variance = np.empty((len(rows), self._y.shape[1])), np.empty(len(rows))
-        for part, sigma, kernel in self._chunks(rows):
-            mean[part] = self._mean(kernel, sigma)
-            rest = 1.0 - kernel @ self._t
-            share = 1.0 - self._factor.explained(kernel) + rest**2 / self._c
-            variance[part] = self._factor.contraction * sigma**2 * np.maximum(share, 0.0)
-            del kernel
+        with threads.single_blas(len(rows) * len(self._y) ** 2):
+            for part, sigma, kernel in self._chunks(rows):
+                mean[part] = self._mean(kernel, sigma)
+                rest = 1.0 - kernel @ self._t
+                share = 1.0 - self._factor.explained(kernel) + rest**2 / self._c
+                variance[part] = self._factor.contraction * sigma**2 * np.maximum(share, 0.0)
+                del kernel
         return self._shaped(mean), variance
 
     def mean_and_covariance(self, X: Any) -> tuple[Matrix, Matrix]:
         """The posterior mean, and the covariance matrix (m, m) of the function at all points together."""
         x = Points.of("X", self._rows(X), self._network.dtype)
-        sigma, kernel = self._sigma(x), self._cross(x)
-        mean = self._mean(kernel, sigma)
-        rest = 1.0 - kernel @ self._t
-        share = correlations(self._network, x, contraction=self._factor.contraction).astype(np.float64)
-        share -= self._factor.jointly_explained(kernel)
+        with threads.single_blas(len(x) * len(self._y) * (len(x) + len(self._y))):
+            sigma, kernel = self._sigma(x), self._cross(x)
+            mean = self._mean(kernel, sigma)
+            rest = 1.0 - kernel @ self._t
+            share = correlations(self._network, x, contraction=self._factor.contraction).astype(np.float64)
+            share -= self._factor.jointly_explained(kernel)
         share += np.outer(rest, rest) / self._c
         share *= self._factor.contraction * np.outer(sigma, sigma)
         return self._shaped(mean), share
@@ -299,7 +304,8 @@ class Posterior:
         """The diagonal of ``C⁻¹``, all of it (kept once computed; takes n²/2 numbers for the inverse) or some elements."""
         if chosen is None:
             if self._precision is None:
-                inverse = self._factor.diagonal() - self._t**2 / self._c
+                with threads.single_blas(2.0 / 3.0 * len(self._y) ** 3):
+                    inverse = self._factor.diagonal() - self._t**2 / self._c
                 self._precision = inverse / (self._factor.contraction * self._deviation**2)
             return self._precision
         if self._precision is not None:
@@ -330,7 +336,8 @@ def leave_out(precision: Vector, noise: Vector, share: Vector) -> tuple[Vector, 
 
 def draw(mean: Matrix, covariance: Matrix, count: int, seed: Any) -> Matrix:
     """Samples of a Gaussian, along the last axis; a covariance that is singular, or negative by rounding, is no obstacle."""
-    values, vectors = np.linalg.eigh(covariance)
+    with threads.single_blas(9.0 * len(covariance) ** 3):
+        values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     noise = np.random.default_rng(seed).standard_normal((*mean.shape[1:], len(root), count))
     return np.asarray(mean[..., None] + np.moveaxis(root @ noise, -2, 0))
