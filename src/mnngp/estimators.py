@@ -177,7 +177,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
                 given[name] = tuple(given[name])
         from mnngp.inference import choice, solvers
 
-        choice.default(given).kernel(self.dtype)  # raises where a value is not allowed
+        choice.plain(given).kernel(self.dtype)  # raises where a value is not allowed
         if self.noise_var is not None:
             checks.real("noise_var", self.noise_var, low=0.0, high=checks.LARGEST_VARIANCE)
         if self.signal_var is not None:
@@ -222,16 +222,13 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             threads.single_blas(float(len(data)) ** 3 / 3.0),
         ):
             objective = choice.Objective(density, noise_var, signal_var)
-            searching = not complete and not _untold(data, objective)
+            searching = not complete and choice.tells_noise(data, objective)
             if searching:
                 jobs = threads.count() if self.n_jobs is None else effective_n_jobs(self.n_jobs)
                 done = stage("choosing", 0.5)
                 trials = choice.choose(data, fixed, objective, seed=seed, budget=self.max_trials, jobs=jobs, done=done)
             else:
-                trial = choice.default(fixed)
-                # Of one place nothing but the spread is known: a signal of the same size, or one above the noise.
-                modest = choice.modest_noise(trial, data, 1.0 if data.repeats.any() else 0.01)
-                trials = [replace(trial, noise_ratio=modest if objective.ratio is None else objective.ratio)]
+                trials = [choice.default(fixed, data, objective)]
             if len(data) < choice.FEW and len(fixed) < len(_KERNEL_PARAMETERS):
                 warn_of_accuracy(
                     f"X has only {len(data)} distinct row{'s' * (len(data) > 1)}, from which no kernel can be chosen: "
@@ -731,11 +728,6 @@ def _check_numbers(y: Any) -> None:
     strings = [value for value in values if isinstance(value, str | bytes)] if np.asarray(y).dtype.kind in "OSU" else []
     if strings:
         raise InputError(f"y must be numbers, got {strings[0]!r}; for labels of classes there is MaxoutGPClassifier")
-
-
-def _untold(data: Observations, objective: Any) -> bool:
-    """Whether the data are too few to tell the noise, or there is nothing to choose it by."""
-    return len(data) == 1 or (len(data) < 4 and not (objective.density and data.repeats.any()))
 
 
 def _seed(random_state: Any) -> Any:

@@ -17,6 +17,7 @@ from mnngp.activations.series import Vector
 
 Matrix = NDArray[Any]
 Integers = NDArray[np.int64]
+_CHUNK = 1 << 14  # rows compared at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,10 +181,11 @@ def _equal_rows(X: Matrix) -> tuple[Integers, Integers]:
         mark += factor * X[:, column]  # in this order for every row; BLAS may take another for each
     order = np.argsort(mark, kind="stable")
     alike = np.flatnonzero(mark[order[1:]] == mark[order[:-1]])
-    group = np.arange(n)
-    for k in alike.tolist():  # neighbours in order: by induction all that are equal find the first of them
-        before, here = order[k], order[k + 1]
-        if np.array_equal(X[before], X[here]):
-            group[here] = group[before]
+    begins = np.full(n, True)  # a group of equal rows, which are neighbours in order
+    for start in range(0, len(alike), _CHUNK):
+        part = alike[start : start + _CHUNK]
+        begins[part + 1] = np.any(X[order[part]] != X[order[part + 1]], axis=1)
+    group = np.empty(n, dtype=np.int64)
+    group[order] = order[begins][np.cumsum(begins) - 1]
     first, inverse = np.unique(group, return_inverse=True)
     return first.astype(np.int64), inverse.astype(np.int64)

@@ -246,7 +246,7 @@ def choose(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccuracyWarning)  # what is chosen in the end says it again
-        attempt(_starts(fixed) if len(data) >= FEW else [default(fixed)])
+        attempt(_starts(fixed) if len(data) >= FEW else [plain(fixed)])
         improved = len(data) >= FEW
         while improved and len(tried) < at_first:
             best = _best(tried)
@@ -313,18 +313,26 @@ def best_signal(trial: Trial, data: Observations, noise_var: float, seed: Any) -
     return float(signals[int(np.argmax(evidence))] / spectrum.unit)
 
 
-def default(fixed: Mapping[str, Any]) -> Trial:
-    """A kernel for data that are too few to choose one from."""
+def tells_noise(data: Observations, objective: Objective) -> bool:
+    """Whether there is something to choose the noise by: other places, or a spread within more than one."""
+    return len(data) >= FEW or (len(data) > 1 and objective.density and bool(data.repeats.any()))
+
+
+def plain(fixed: Mapping[str, Any]) -> Trial:
+    """A kernel where there is nothing to choose one by."""
     rank = fixed.get("rank", DEFAULTS["rank"])
     return Trial(**{**DEFAULTS, "weight_var": Maxout(rank).critical_weight_var, **fixed})
 
 
-def modest_noise(trial: Trial, data: Observations, share: float) -> float:
-    """A noise variance, for a signal of one, for data that do not tell it: a share of the kernel's scale."""
+def default(fixed: Mapping[str, Any], data: Observations, objective: Objective) -> Trial:
+    """The same with a noise: that of a single place is its spread, for a signal of the same size; or else a hundredth."""
+    trial = plain(fixed)
+    if objective.ratio is not None:
+        return replace(trial, noise_ratio=objective.ratio)
     network = trial.kernel("float64")._network()
     points = Points.of("X", data.X, np.dtype(np.float64))
-    scale = contraction(network, points) * float(np.mean(standard_deviations(network, points) ** 2))
-    return share * scale * data.mean_weight
+    scale = contraction(network, points) * float(np.mean(standard_deviations(network, points) ** 2)) * data.mean_weight
+    return replace(trial, noise_ratio=(1.0 if data.repeats.any() else 0.01) * scale)
 
 
 def _few(data: Observations, rng: np.random.Generator) -> tuple[Observations, Points]:
