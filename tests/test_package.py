@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import mnngp
+from tests import without
 
 ROOT = Path(mnngp.__file__).parent
 # A module imports only from modules above it in this list.
@@ -163,6 +164,51 @@ def test_public_names():
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         mnngp.nonsense  # noqa: B018
     assert (ROOT / "py.typed").exists()
+
+
+def test_modules_after_a_bare_import():
+    """Each in a package that nothing else was asked of: one module's import brings others with it."""
+    code = """
+import sys
+def fresh():
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mnngp"]:
+        del sys.modules[name]
+    import mnngp
+    assert [name for name in sys.modules if name.startswith("mnngp")] == ["mnngp"]
+    return mnngp
+public = fresh()._SUBMODULES
+for name in public:
+    mnngp = fresh()
+    assert name in dir(mnngp)
+    assert getattr(mnngp, name).__name__ == f"mnngp.{name}"
+print(*public, fresh().experiments.protocol.Protocol.__name__)
+"""
+    public = "activations data errors estimators experiments finite inference interop kernels plots theory"
+    assert python(code) == f"{public} Protocol"
+
+
+def test_without_extras_a_module_says_what_it_needs(tmp_path):
+    code = """
+from mnngp import *
+import mnngp
+for use in (lambda: mnngp.interop.gpytorch, lambda: mnngp.finite.MaxoutNetwork, lambda: mnngp.MaxoutNetwork,
+            lambda: mnngp.plots.initialisation(mnngp.Maxout(2), 3)):
+    try:
+        use()
+    except mnngp.errors.MissingExtraError as error:
+        print(error)
+try:
+    mnngp.interop.nonsense
+except AttributeError as error:
+    print(error)
+"""
+    assert python(code, **without.environment(tmp_path, *without.EXTRAS)).splitlines() == [
+        'mnngp.interop.gpytorch needs PyTorch and GPyTorch: pip install "mnngp[gpytorch]"',
+        'finite networks need PyTorch: pip install "mnngp[torch]"',
+        'finite networks need PyTorch: pip install "mnngp[torch]"',
+        'plots need Matplotlib: pip install "mnngp[experiments]"',
+        "module 'mnngp.interop' has no attribute 'nonsense'",
+    ]
 
 
 def test_what_is_heavy_is_loaded_late():

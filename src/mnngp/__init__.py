@@ -1,7 +1,7 @@
 """Infinitely wide maxout networks as Gaussian processes.
 
-The names below are the public interface. They are imported when first used, so that ``import mnngp`` and ``mnngp --help`` are
-quick; the compiled code is loaded with the first kernel matrix.
+The names below are the public interface, modules included. They are imported when first used, so that ``import mnngp`` and
+``mnngp --help`` are quick; the compiled code is loaded with the first kernel matrix.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mnngp import data, finite, inference, plots, theory
+    from mnngp import activations, data, errors, estimators, experiments, finite, inference, interop, kernels, plots, theory
     from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReLU, TabulatedMaxout, Tanh
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, load
     from mnngp.finite import MaxoutNetwork  # noqa: F401
@@ -24,7 +24,19 @@ _HOME = {
     "mnngp.estimators": ("MaxoutGPClassifier", "MaxoutGPRegressor", "load"),
     "mnngp.finite": ("MaxoutNetwork",),  # needs PyTorch, and so is not in __all__: a star import must work without
 }
-_SUBMODULES = ("data", "finite", "inference", "plots", "theory")
+_SUBMODULES = (
+    "activations",
+    "data",
+    "errors",
+    "estimators",
+    "experiments",
+    "finite",
+    "inference",
+    "interop",
+    "kernels",
+    "plots",
+    "theory",
+)
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -42,9 +54,15 @@ __all__ = [
     "TabulatedMaxout",
     "Tanh",
     "__version__",
+    "activations",
     "data",
+    "errors",
+    "estimators",
+    "experiments",
     "finite",
     "inference",
+    "interop",
+    "kernels",
     "load",
     "plots",
     "theory",
