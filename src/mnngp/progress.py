@@ -1,14 +1,28 @@
-"""A progress bar for work that takes more than a few seconds."""
+"""A progress bar for work that takes more than a few seconds, on a terminal or in a notebook.
+
+Nothing is shown before ``PATIENCE`` seconds have passed, so nobody has to know beforehand whether the work is long. A thread of its
+own waits, draws and takes leave; the work itself only adds up what is finished.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+import importlib
+import multiprocessing
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 Done = Callable[[float], None]
+PATIENCE = 3.0  # seconds until a bar appears
+_EVERY = 0.25  # seconds between two pictures of it
+_WIDTH = 30  # characters of the bar in a notebook
 
 
 @dataclass(frozen=True)
@@ -23,30 +37,123 @@ class Stages:
 
 
 @contextmanager
-def bar(title: str, *, show: bool | None, long: bool) -> Iterator[Stages]:
-    """Show a bar on standard error, and give a function that opens a stage of it.
+def bar(title: str, *, show: bool | None = None, long: bool | None = None) -> Iterator[Stages]:
+    """Show a bar on standard error or in the notebook, and give a function that opens a stage of it.
 
     A stage has a name and a share of the whole; what it returns is told of finished parts of the stage, which add up to one.
-    ``show`` None: if the work is ``long`` and somebody is looking.
+    ``show`` None: when ``PATIENCE`` seconds have passed and somebody is looking; True: at once, wherever standard error leads.
+    ``long`` means nothing any more.
     """
-    if not (show if show is not None else long and sys.stderr.isatty()):
+    if not (_watched() if show is None else show):
         yield Stages(lambda name, share: lambda part: None, lambda line: None)
         return
+    work, over = _Work(title), threading.Event()
+    draw = _draw_in_notebook if _in_notebook() else _draw_on_terminal
+
+    def watch() -> None:
+        if show or not over.wait(PATIENCE):
+            with contextlib.suppress(OSError, ValueError):  # a screen that is gone, or closed, is no reason to end the work
+                draw(work, over)
+
+    # In the context of the cell that runs: newer kernels find the place of an output there. Not a daemon: that might end without
+    # giving the cursor back, when somebody is too impatient to wait for it.
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(watch,), name="mnngp-progress")
+    try:
+        thread.start()
+        yield Stages(work.open, work.lines.append)
+        work.finished = True
+    finally:
+        over.set()
+        thread.join()
+
+
+class _Work:
+    """How far the work is: written where it is done, read where it is shown."""
+
+    def __init__(self, title: str) -> None:
+        self.title = self.name = title
+        self.lines: list[str] = []
+        self.finished = False
+        self.started = time.monotonic()
+        self.fraction = 0.0
+        self._lock = threading.Lock()
+        self._looks = deque([(self.started, 0.0)])
+
+    def open(self, name: str, share: float) -> Done:
+        self.name = f"{self.title}: {name}"
+
+        def done(part: float) -> None:
+            with self._lock:
+                self.fraction = min(1.0, self.fraction + share * part)
+
+        return done
+
+    def looks(self, over: threading.Event) -> Iterator[None]:
+        """A look every now and then, and one when it is over (or the interpreter ends, whatever became of the work)."""
+        while threading.main_thread().is_alive() and not over.wait(_EVERY):
+            yield
+        if self.finished:
+            self.fraction = 1.0
+        yield
+
+    def time_left(self, now: float, over: bool) -> str:
+        """Reckoned from the later half of the time so far: what a stage costs is known by its share only roughly."""
+        if over:
+            return f"{'took' if self.finished else 'stopped after'} {_duration(now - self.started)}"
+        self._looks.append((now, self.fraction))
+        while self._looks[1][0] <= 0.5 * (self.started + now):
+            self._looks.popleft()
+        then, before = self._looks[0]
+        if self.fraction <= before:
+            return "time left unknown"
+        return f"{_duration((1.0 - self.fraction) * (now - then) / (self.fraction - before))} left"
+
+
+def _watched() -> bool:
+    """Whether somebody looks at this process's standard error; of those that work side by side nobody is to draw."""
+    if threading.current_thread() is not threading.main_thread() or multiprocessing.parent_process() is not None:
+        return False
+    return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+
+
+def _in_notebook() -> bool:
+    """Whether this is a kernel of Jupyter: its shell has one, that of a terminal has none."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
+def _draw_on_terminal(work: _Work, over: threading.Event) -> None:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn())
-    lock = threading.Lock()
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True)) as progress:
-        task = progress.add_task(title, total=1.0)
+    texts = ("{task.description}", "{task.percentage:>3.0f}%", "{task.fields[left]}")
+    name, share, left = (TextColumn(text, markup=False) for text in texts)
+    with Progress(name, BarColumn(), share, left, console=Console(stderr=True), auto_refresh=False) as progress:
+        task, said = progress.add_task(work.title, total=1.0, left=""), 0
+        for _ in work.looks(over):
+            for line in work.lines[said:]:
+                progress.console.print(line, markup=False, highlight=False)
+                said += 1
+            left_now = work.time_left(time.monotonic(), over.is_set())
+            progress.update(task, description=work.name, completed=work.fraction, left=left_now, refresh=True)
 
-        def stage(name: str, share: float) -> Done:
-            progress.update(task, description=f"{title}: {name}")
 
-            def done(part: float) -> None:
-                with lock:
-                    progress.advance(task, share * part)
+def _draw_in_notebook(work: _Work, over: threading.Event) -> None:
+    """Text in an output that is written anew: every front end can do it, and nothing has to be installed for it."""
+    display: Callable[..., Any] = importlib.import_module("IPython.display").display
+    handle: Any = None
+    for _ in work.looks(over):
+        done = round(_WIDTH * work.fraction)
+        drawn = f"{work.name} {'━' * done}{'╌' * (_WIDTH - done)} {work.fraction:.0%}"
+        text = "\n".join([*work.lines, f"{drawn} {work.time_left(time.monotonic(), over.is_set())}"])
+        if handle is None:
+            handle = display({"text/plain": text}, raw=True, display_id=True)
+        else:
+            handle.update({"text/plain": text}, raw=True)
 
-            return done
 
-        yield Stages(stage, lambda line: progress.console.print(line, markup=False, highlight=False))
+def _duration(seconds: float) -> str:
+    if seconds < 99.5:
+        return f"{max(1.0, seconds):.0f} s"
+    minutes = seconds / 60.0
+    return f"{minutes:.0f} min" if minutes < 99.5 else f"{minutes / 60.0:.1f} h"

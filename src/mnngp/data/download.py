@@ -14,6 +14,7 @@ from mnngp.data.folder import data_folder
 from mnngp.data.images import located, read_cifar, read_part, what_to_do
 from mnngp.data.published import CIFAR10, Collection, collection
 from mnngp.errors import DataError, InputError, MissingExtraError
+from mnngp.progress import Done, bar
 
 _PATIENCE = 30.0  # seconds without an answer
 
@@ -72,10 +73,11 @@ def _download(chosen: Collection, url: str, path: Path, digest: str, root: Path,
         raise MissingExtraError('downloads need pooch: pip install "mnngp[experiments]"') from error
     by_hand = what_to_do(chosen, root).partition(", or:")[0]
     try:
-        with _quiet(pooch.get_logger()), _bar(path.name, progress) as bar:
+        with _quiet(pooch.get_logger()), bar(path.name, show=progress) as stage:
             # As it is, not unpacked on the way; pooch's own pieces of 1 kB are slow.
             unchanged = {"Accept-Encoding": "identity"}
-            downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=_PATIENCE, headers=unchanged)
+            shown = _Bar(stage("download", 1.0))
+            downloader = pooch.HTTPDownloader(progressbar=shown, chunk_size=1 << 16, timeout=_PATIENCE, headers=unchanged)
             pooch.retrieve(url, known_hash=digest, fname=path.name, path=path.parent, downloader=downloader)
     except failures.RequestException as error:
         raise DataError(f"{chosen.name} could not be downloaded ({_reason(error, url)}); {by_hand}") from error
@@ -111,29 +113,19 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
         logger.setLevel(level)
 
 
-@contextlib.contextmanager
-def _bar(title: str, wanted: bool) -> Iterator[Any]:
-    """What pooch takes for a progress bar, drawn by Rich; or False."""
-    if not wanted:
-        yield False
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        yield _Bar(progress, progress.add_task(title, total=None))
-
-
 class _Bar:
-    def __init__(self, progress: Any, task: Any) -> None:
-        self._progress, self._task, self.total = progress, task, 0
+    """What pooch takes for a progress bar. ``total`` is zero if the server does not say; the last piece counts as a whole one."""
+
+    def __init__(self, done: Done) -> None:
+        self._done, self._bytes, self.total = done, 0, 0
 
     def update(self, size: int) -> None:
-        self._progress.update(self._task, advance=size, total=self.total or None)
+        size = min(size, self.total - self._bytes)
+        self._bytes += size
+        self._done(size / max(1, self.total))
 
     def reset(self) -> None:
-        self._progress.update(self._task, completed=0)
+        pass
 
     def close(self) -> None:
         pass
