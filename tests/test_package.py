@@ -16,6 +16,7 @@ ROOT = Path(mnngp.__file__).parent
 # A module imports only from modules above it in this list.
 ORDER = [
     "errors",
+    "extras",
     "checks",
     "files",
     "connection",

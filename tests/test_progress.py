@@ -144,9 +144,7 @@ def test_nothing_is_drawn_where_nobody_looks():
 
 
 def test_nor_where_standard_error_leads_to_a_file(tmp_path):
-    code = (
-        START.format(patience=0.0) + "work(2, 0.6)\nwith progress.bar('asked for', show=True) as stage:\n    stage.say('a line')\n"
-    )
+    asked = "with progress.bar('asked for', show=True) as stage:\n    stage.say('a line')\n"
     with (tmp_path / "log").open("wb") as log:
         assert on_terminal(START.format(patience=0.0) + "work(2, 0.6)\n" + asked, errors_to=log)[0] == 0
     text = (tmp_path / "log").read_text()

@@ -124,7 +124,7 @@ def contest(data: Digits) -> list[Contest]:
     from sklearn.metrics import log_loss
 
     models = {
-        "MaxoutGPClassifier()": MaxoutGPClassifier(random_state=0),
+        "MaxoutGPClassifier()": MaxoutGPClassifier(random_state=0, progress=False),  # there is a display already
         "random forest": RandomForestClassifier(500, random_state=0),
     }
     results = []
@@ -250,7 +250,7 @@ def _draw_regression(ax: Any) -> None:
     rng = np.random.default_rng(3)
     x = np.concatenate([rng.uniform(-3.0, -0.8, 25), rng.uniform(0.9, 3.0, 25)])[:, None]
     y = np.sin(2.0 * x[:, 0]) + 0.15 * rng.normal(size=50)
-    model = MaxoutGPRegressor(random_state=0).fit(x, y)
+    model = MaxoutGPRegressor(random_state=0, progress=False).fit(x, y)
     line = np.linspace(-5.0, 5.0, 300)[:, None]
     mean, deviation = model.predict(line, return_std=True, include_noise=True)
     ax.fill_between(line[:, 0], mean - 1.96 * deviation, mean + 1.96 * deviation, color="#1b6ca8", alpha=0.18, lw=0, label="95 %")

@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from mnngp.errors import InputError
 
+PAGES = (".html", ".htm")
 
-def writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str]) -> Path:
-    """The path, if a file can be written there that is none of the inputs."""
+
+def writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str], suffixes: Sequence[str] = ()) -> Path:
+    """The path, if a file can be written there that is none of the inputs, and it ends in one of the suffixes, if any are given.
+
+    What is written under a name must be what the name says. The suffix "" is no suffix at all.
+    """
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
@@ -28,6 +33,10 @@ def writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str]) -> P
     for given in map(Path, inputs):
         if path.exists() and given.exists() and path.samefile(given):
             raise InputError(f"{path} cannot be written: it is the file that is read")
+    if suffixes and path.suffix.lower() not in suffixes:
+        named = [suffix for suffix in suffixes if suffix]
+        allowed = " or ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
+        raise InputError(f"{path} must end in {allowed}{', or have no suffix' * ('' in suffixes)}; nothing else is written here")
     return path
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mnngp import theory
 from mnngp.activations import Activation
-from mnngp.errors import MissingExtraError
+from mnngp.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,16 +16,21 @@ if TYPE_CHECKING:
 
 COLORS = {"ordered": "#dbe9f6", "critical": "#666666", "chaotic": "#fde0d0"}
 LINES = ("#1b6ca8", "#222222", "#c8553d")
+SUFFIXES = (".png", ".pdf", ".svg")
 STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9.5, "axes.titlesize": 10.5}
+
+
+def require_matplotlib() -> None:
+    """Raise ``MissingExtraError`` if there is no Matplotlib."""
+    require("plots", "matplotlib")
 
 
 def new_figure(**arguments: Any) -> tuple[Figure, Any]:
     """A figure and its axes that no window or global state knows of."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError('plots need Matplotlib: pip install "mnngp[experiments]"') from error
+    require_matplotlib()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     grid = {name: arguments.pop(name) for name in ("nrows", "ncols", "gridspec_kw") if name in arguments}
     with rc_context(STYLE):
         figure = Figure(layout="constrained", **arguments)

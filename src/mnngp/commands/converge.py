@@ -48,19 +48,18 @@ def converge(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (numbers that are not finite are null).")] = False,
 ) -> None:
     """Draw finite networks, and watch them become the Gaussian process: covariances, marginals, tangent kernels, training."""
-    if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise typer.BadParameter(f"{plot} must end in .png, .pdf or .svg", param_hint="--plot")
-    if plot is not None:
-        writable(plot)
-    from mnngp import progress
+    from mnngp import plots, progress
     from mnngp.finite import require_torch
 
+    if plot is not None:
+        writable(plot, suffixes=plots.SUFFIXES)
+        plots.require_matplotlib()
     require_torch()
     from mnngp.finite.study import convergence_study
 
     chosen = {"ranks": rank, "depths": depth, "widths": width}
     try:
-        with progress.bar("networks", show=None, long=True) as stage:
+        with progress.bar("networks") as stage:
             found = convergence_study(
                 **{name: values for name, values in chosen.items() if values},
                 networks=networks,

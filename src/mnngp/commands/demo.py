@@ -7,14 +7,16 @@ from typing import Annotated
 
 import typer
 
-from mnngp.files import writable
+from mnngp.extras import require
+from mnngp.files import PAGES, writable
 
 
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report (HTML).")] = Path("mnngp-demo.html"),
 ) -> None:
     """Classify scikit-learn's digits with networks of infinite width, and write a report."""
-    writable(output)
+    writable(output, suffixes=PAGES)
+    require("the demonstration's pictures and report", "matplotlib", "jinja2", "plotly")
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table

@@ -15,6 +15,9 @@ import typer
 from mnngp.errors import InputError, ModelFileError, UnavailableError
 from mnngp.files import replacing, writable
 
+_FAR = 1.5  # of the largest standard deviation in training: of rows like those one in a thousand has more, at most (docs/data.md)
+_LEFT_OUT = 2000  # rows at most that it is taken from
+
 
 def fit(
     table: Annotated[
@@ -35,8 +38,10 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fit a model to a table: kernel, noise and all are chosen from the data."""
-    writable(output, table)
+    writable(output, table, suffixes=(".mnngp", ""))
     from mnngp import data, persistence
+
+    data.tables.polars()
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor
 
     frame = data.tables.read(table)
@@ -46,7 +51,7 @@ def fit(
         max_trials=max_trials, random_state=seed, solver=solver
     )
     model.fit(X, y)
-    persistence.save(model, output, table=encoder.as_dict())
+    persistence.save(model, output, table=encoder.as_dict() | {"largest_std": _largest_std(model, seed)})
     left_out = {}
     with contextlib.suppress(UnavailableError):  # there is no factor
         loo = model.loo_
@@ -86,19 +91,23 @@ def predict(
     What was not understood is noted on the standard error stream, and the score, if the table holds the target.
     """
     if output is not None:
-        writable(output, model, table)
-    import polars as pl
-
+        writable(output, model, table, suffixes=(".csv", ".tsv", ".parquet"))
     from mnngp import data, load
 
+    pl = data.tables.polars()
     fitted = load(model)
     if getattr(fitted, "_table", None) is None:
         raise ModelFileError(f"{model} was not written by mnngp fit: it does not know the columns of a table")
-    encoder = data.Encoder.from_dict(fitted._table)
+    known = dict(fitted._table)
+    largest = known.pop("largest_std", None)  # version 0.1 does not know it
+    encoder = data.Encoder.from_dict(known)
     frame = data.tables.read(table)
-    X = encoder.encode(frame)
+    X = encoder.encode(frame, strict=False)
     if encoder.task == "classification":
-        probability = fitted.predict_proba(X)
+        # As predict_proba, which keeps the variance to itself: it is what takes the time, and need not be computed twice.
+        mean, variance = fitted._posterior.mean_and_variance(fitted._inputs(X))
+        probability = fitted._calibrated()(fitted._means(mean), variance)
+        deviation = float(fitted._unit[0]) * (variance + fitted._noise) ** 0.5
         columns = {"prediction": fitted.classes_[probability.argmax(axis=1)]}
         columns |= {f"P({label})": probability[:, number] for number, label in enumerate(fitted.classes_)}
     else:
@@ -110,15 +119,56 @@ def predict(
         sys.stdout.write(result.write_csv())
     else:
         with replacing(output) as file:
-            (result.write_parquet if output.suffix == ".parquet" else result.write_csv)(file)
+            _write(result, file, output.suffix.lower())
         typer.echo(f"{len(X):,} predictions: {output}")
-    for surprise in encoder.surprises(frame):
+    for surprise in [*encoder.surprises(frame), *_extrapolated(deviation, largest)]:
         typer.echo(f"note: {surprise}", err=True)
-    scored = encoder.scored(frame)
+    scored = encoder.scored(frame, strict=False)
     if scored is not None:
         X, y = scored
         name = "accuracy" if encoder.task == "classification" else "R²"
         typer.echo(f"{name} on the {len(X):,} rows that have {encoder.target!r}: {fitted.score(X, y):.4f}", err=True)
+
+
+def _largest_std(model: Any, seed: int) -> float:
+    """The largest standard deviation of an observation that is predicted without its own row; rows of its kind hardly exceed it.
+
+    Without a factor a left out row is a system to solve; the spread of the targets stands in, which a prediction does not exceed
+    where it knows anything.
+    """
+    import numpy as np
+
+    data, unit = model._data, float(model._unit[0])
+    if not model._posterior.factored:
+        return unit
+    rows = np.arange(len(data.row))
+    if len(rows) > _LEFT_OUT:
+        rows = np.sort(np.random.default_rng(seed).choice(rows, _LEFT_OUT, replace=False))
+    _, variance, noise = model._left_out(rows, data.row_weight[rows])
+    return unit * math.sqrt(float(np.max(variance + noise)))
+
+
+def _extrapolated(deviation: Any, largest: object) -> list[str]:
+    """What to say of rows that are far from all training rows."""
+    if largest is None:
+        return []
+    if type(largest) is not float or not 0.0 <= largest < math.inf:
+        raise ModelFileError(f"largest_std must be a finite number at least 0, got {largest!r}")
+    far = (deviation > _FAR * largest).nonzero()[0]
+    if not len(far):
+        return []
+    who = "is far from all training rows: its prediction is an extrapolation"
+    if len(far) > 1:
+        who = "are far from all training rows: their predictions are extrapolations"
+    why = f"a standard deviation beyond {_FAR:g} times the largest in training"
+    return [f"{len(far)} of {len(deviation)} rows {who} ({why}), first row {far[0] + 1}"]
+
+
+def _write(result: Any, file: Any, suffix: str) -> None:
+    if suffix == ".parquet":
+        result.write_parquet(file)
+    else:
+        result.write_csv(file, separator="\t" if suffix == ".tsv" else ",")
 
 
 def _kept(frame: Any, keep: Sequence[str], columns: Mapping[str, Any]) -> list[str]:

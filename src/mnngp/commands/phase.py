@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from mnngp.files import replacing, writable
+
 
 def phase(
     rank: Annotated[int, typer.Option(help="Maxout rank.", min=1)] = 2,
@@ -21,13 +23,12 @@ def phase(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (numbers too large are null).")] = False,
 ) -> None:
     """How to initialise a deep maxout network: the critical weight variance, the phase, and what depth does."""
-    if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise typer.BadParameter(f"{plot} must end in .png, .pdf or .svg", param_hint="--plot")
-    if plot is not None and not plot.parent.is_dir():
-        raise typer.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
-    from mnngp import theory
+    from mnngp import plots, theory
     from mnngp.activations import Maxout
 
+    if plot is not None:
+        writable(plot, suffixes=plots.SUFFIXES)
+        plots.require_matplotlib()
     unit = Maxout(rank)
     critical = theory.critical_weight_var(unit)
     chosen = critical if weight_var is None else weight_var
@@ -57,8 +58,8 @@ def phase(
             row = (profile.variance[layer], profile.distance[layer], profile.gradient[layer])
             typer.echo(f"{layer:>6} {row[0]:>12.5g} {row[1]:>16.5g} {row[2]:>12.5g}")
     if plot is not None:
-        from mnngp import plots
-
-        plots.initialisation(unit, depth, weight_var=chosen, bias_var=bias_var).savefig(plot, dpi=130)
+        figure = plots.initialisation(unit, depth, weight_var=chosen, bias_var=bias_var)
+        with replacing(plot) as file:
+            figure.savefig(file, dpi=130, format=plot.suffix[1:].lower())
         if not as_json:
             typer.echo(f"\nPicture: {plot}")

@@ -11,8 +11,10 @@ from typing import Annotated
 import typer
 
 from mnngp.errors import InputError
-from mnngp.files import replacing, writable
+from mnngp.extras import require
+from mnngp.files import PAGES, replacing, writable
 
+_SUFFIXES = {"text": ".txt", "csv": ".csv", "markdown": ".md", "latex": ".tex"}
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The store that mnngp sweep wrote.", show_default=False)]
 Repeats = Annotated[
     int | None, typer.Option(min=1, help="Only the first so many repeats, for a run that is under way.", show_default=False)
@@ -21,9 +23,15 @@ Repeats = Annotated[
 
 def table(
     run: Run,
-    style: Annotated[str, typer.Option("--format", help="text, csv, markdown or latex.")] = "text",
+    style: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="text, csv, markdown or latex [default: what the output's suffix says, else text].", show_default=False
+        ),
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write it [default: print it].", show_default=False)
+        Path | None,
+        typer.Option("--output", "-o", help="Where to write it (.txt, .csv, .md or .tex) [default: print it].", show_default=False),
     ] = None,
     ranks: Annotated[bool, typer.Option("--ranks", help="A row for each rank, too.")] = False,
     missing: Annotated[bool, typer.Option("--missing", help="Also the rows of the paper that were not run.")] = False,
@@ -31,8 +39,13 @@ def table(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print Table 1: the paper's accuracy, ours with its spread, and the difference in standard errors."""
+    from mnngp import checks
+
+    style = None if style is None else checks.one_of("format", style, tuple(_SUFFIXES))
     if output is not None:
-        writable(output, run)
+        wanted = list(_SUFFIXES) if style is None else [style, "text"]
+        writable(output, run, suffixes=[".json"] if as_json else list(dict.fromkeys(_SUFFIXES[name] for name in wanted)))
+        style = style or next((known for known, suffix in _SUFFIXES.items() if suffix == output.suffix.lower()), None)
     from mnngp.experiments import selection, tables
     from mnngp.experiments.store import Store
 
@@ -46,10 +59,10 @@ def table(
     lines = tables.lines(rows, ranks=ranks, missing=missing)
     if as_json:
         text = json.dumps([tables.record(line) for line in lines])
-    elif style == "text" and output is None and sys.stdout.isatty():
+    elif style in (None, "text") and output is None and sys.stdout.isatty():
         text = tables.as_text(lines, shutil.get_terminal_size().columns).rstrip("\n")
     else:
-        text = tables.render(lines, style).rstrip("\n")
+        text = tables.render(lines, style or "text").rstrip("\n")
     if output is None:
         typer.echo(text)
     else:
@@ -65,7 +78,8 @@ def report(
     repeats: Repeats = None,
 ) -> None:
     """Write one page with the table, the figures, timings and what was run; it needs no network."""
-    writable(output, run)
+    writable(output, run, suffixes=PAGES)
+    require("reports", "jinja2", "plotly")
     from mnngp.experiments import report as page
     from mnngp.experiments.store import Store
 

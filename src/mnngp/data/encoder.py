@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,9 +27,13 @@ FEW_LABELS = 20  # whole numbers this few may be meant as classes
 LARGEST = 1e150  # of a target: sums of squares must be finite
 _MICROSECONDS = 86400e6  # in a day
 _TICKS = {"ns": 86400e9, "us": 86400e6, "ms": 86400e3}  # in a day, of a duration
-_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
-_DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M")
-_NEARLY = 0.9  # of a column's values are numbers: the others may be mistakes
+# A date in full and nothing else: a parser alone would take 22-03-01 for a day of the year 22.
+_DATE = r"^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[ T][0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?)?$"
+_DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M")
+_NEARLY = 0.9  # of a column's values are numbers, or dates: the others are mistakes
+_FAR = 0.5  # of the width of the training values beyond either end
+_EXACT = 2.0**53  # whole numbers up to here are told apart by floating point
+_WHOLE = r"^[+-]?[0-9]{16,300}$"
 _COMMA = r"^[+-]?[0-9]*,[0-9]+$"
 _GROUPS = (
     r"^[+-]?[0-9]{1,3}(?:(?:,[0-9]{3})+(?:\.[0-9]*)?|(?:\.[0-9]{3})+(?:,[0-9]*)?|(?:[ '’\u00a0\u202f][0-9]{3})+(?:[.,][0-9]*)?)$"
@@ -47,23 +51,66 @@ class Number:
     gaps: bool
     varies: bool = True  # False: all its values are the same, and only the gaps tell something
     dates: bool = False
+    low: float | None = None  # of the training values; None in files of version 0.1
+    high: float | None = None
 
     @property
     def features(self) -> list[str]:
         return [self.name] * self.varies + [f"{self.name} is missing"] * self.gaps
 
-    def fill(self, column: pl.Series, result: Matrix) -> None:
-        values = _days(column) if self.dates else _numbers(column)
-        if values is None:
-            raise InputError(_not_of_kind(column, self.dates))
-        _check_finite(values)
+    def fill(self, column: pl.Series, result: Matrix, strict: bool) -> None:
+        values = self._read(column, strict)
         if self.varies:
             result[:, 0] = values.fill_null(self.median).to_numpy()
         if self.gaps:
             result[:, -1] = values.is_null().to_numpy()
 
+    def _read(self, column: pl.Series, strict: bool) -> pl.Series:
+        """Its values, with nulls for gaps and, unless it is strict, for what cannot be read; most cells have to be readable."""
+        values = _days(column) if self.dates else _numbers(column)
+        if values is None:
+            raise InputError(_not_of_kind(column, self.dates))
+        if not strict:
+            values = _only(values, values.is_finite().fill_null(False))
+        unread = _unread(column, values)
+        if 2 * unread.sum() > (0 if strict else _given(column).sum()):
+            raise InputError(_not_of_kind(column, self.dates))
+        _check_finite(values)
+        return values
+
     def surprises(self, column: pl.Series) -> list[str]:
-        return [] if self.gaps else _new_gaps(column, "the median stands in")
+        values = self._read(column, strict=False)
+        lines = [] if self.gaps else _new_gaps(column, "the median stands in")
+        unread = _unread(column, values)
+        if unread.any():
+            consequence = "counts as a gap" if unread.sum() == 1 else "count as gaps"
+            stand_in = "" if self.gaps else ", for which the median stands in"
+            cells = f"{_share(unread)} cannot be read as {self._kind} and {consequence}{stand_in}"
+            lines.append(f"column {self.name!r}: {cells}, first {_cell(column, unread)}")
+        far = self._far(values)
+        if far.any():
+            verb = "is" if far.sum() == 1 else "are"
+            cells = f"{_share(far)} {verb} far outside of {self._range}, what training had, first {_cell(column, far)}"
+            lines.append(f"column {self.name!r}: {cells}")
+        return lines
+
+    @property
+    def _kind(self) -> str:
+        return "dates like 2024-05-31" if self.dates else "numbers"
+
+    def _far(self, values: pl.Series) -> pl.Series:
+        """Which values are beyond what training had by more than half of its width."""
+        if self.low is None or self.high is None or not self.varies:
+            return values.is_null() & False
+        margin = _FAR * self.high - _FAR * self.low
+        return ((values < self.low - margin) | (values > self.high + margin)).fill_null(False)
+
+    @property
+    def _range(self) -> str:
+        ends = (self.low or 0.0, self.high or 0.0)
+        if self.dates:
+            return " to ".join(str(np.datetime64(math.floor(end), "D")) for end in ends)
+        return " to ".join(f"{end:.10g}" for end in ends)
 
 
 @dataclass(frozen=True)
@@ -78,7 +125,7 @@ class Category:
     def features(self) -> list[str]:
         return [f"{self.name} = {category}" for category in self.categories] + [f"{self.name} is missing"] * self.gaps
 
-    def fill(self, column: pl.Series, result: Matrix) -> None:
+    def fill(self, column: pl.Series, result: Matrix, strict: bool) -> None:
         library = polars()
         values = _words(column)
         codes = values.cast(library.Enum(list(self.categories)), strict=False).to_physical()
@@ -142,11 +189,13 @@ class Encoder:
         Numbers stay numbers; a gap becomes the median (of two middle values the lower), and a column that has gaps gets a second
         feature that says where. Dates and durations become days. Text, booleans and categories become a feature a category. Columns
         that are constant, empty, or text that is almost everywhere different (names, identifiers) are left out; ``notes`` says so.
+        Whole numbers beyond 2^53 that floating point would round are identifiers, and text.
 
         Parameters
         ----------
         frame : polars.DataFrame
-            As ``mnngp.data.tables.read`` gives it. Columns of strings are numbers or dates if all of their values are.
+            As ``mnngp.data.tables.read`` gives it. Columns of strings are numbers or dates if at least nine in ten of their values
+            are; the others count as gaps, and ``notes`` says so.
         target : str
             The column to predict. Rows without it are left out.
         task : "regression", "classification" or None, default=None
@@ -185,26 +234,38 @@ class Encoder:
         """The names of the features."""
         return [feature for column in self.columns for feature in column.features]
 
-    def encode(self, frame: pl.DataFrame) -> Matrix:
-        """The features of all rows, (rows, features). Columns that were not learned are ignored, and may be missing."""
+    def encode(self, frame: pl.DataFrame, *, strict: bool = True) -> Matrix:
+        """The features of all rows, (rows, features). Columns that were not learned are ignored, and may be missing.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame
+            New rows.
+        strict : bool, default=True
+            A cell of a column of numbers or dates that cannot be read as such, or is infinite, is an error. False: it counts as a
+            gap, of which ``surprises`` tells, unless most cells of the column are like that.
+        """
         _check_table(frame)
         widths = [len(column.features) for column in self.columns]
         result, start = np.zeros((frame.height, sum(widths))), 0
         for column, width in zip(self.columns, widths, strict=True):
             _check_column(column.name, frame, ", which the model needs")
-            column.fill(frame[column.name], result[:, start : start + width])
+            column.fill(frame[column.name], result[:, start : start + width], strict)
             start += width
         return result
 
-    def labelled(self, frame: pl.DataFrame) -> tuple[Matrix, NDArray[Any]]:
-        """Features and targets of the rows that have a target: numbers for regression, labels as strings for classification."""
+    def labelled(self, frame: pl.DataFrame, *, strict: bool = False) -> tuple[Matrix, NDArray[Any]]:
+        """Features and targets of the rows that have a target: numbers for regression, labels as strings for classification.
+
+        ``strict`` as for ``encode``; here it is False by default, for the rows to learn from, of which ``notes`` tells.
+        """
         _check_table(frame)
         given, y = self._targets(frame)
         # All rows are encoded, those without a target as gaps, so that an error counts them as the table does.
         known = [_only(frame[column.name], given) for column in self.columns if column.name in frame.columns]
-        return self.encode(frame.with_columns(known))[given.to_numpy()], y
+        return self.encode(frame.with_columns(known), strict=strict)[given.to_numpy()], y
 
-    def scored(self, frame: pl.DataFrame) -> tuple[Matrix, NDArray[Any]] | None:
+    def scored(self, frame: pl.DataFrame, *, strict: bool = True) -> tuple[Matrix, NDArray[Any]] | None:
         """As ``labelled``; None if the table has no targets that predictions could be compared with.
 
         That is, if the column is absent or empty, or, for regression, holds anything that is not a number, not finite or too large.
@@ -214,13 +275,14 @@ class Encoder:
             self._targets(frame)
         except InputError:
             return None
-        return self.labelled(frame)
+        return self.labelled(frame, strict=strict)
 
     def surprises(self, frame: pl.DataFrame) -> list[str]:
         """What in new rows the model was not taught, a line each.
 
-        Categories that training did not have (they are encoded as none of those that it had), gaps in columns that had none, and
-        a target that is there but cannot be compared with predictions. For tables that ``encode`` accepts.
+        Categories that training did not have (they are encoded as none of those that it had), gaps in columns that had none,
+        cells that cannot be read, numbers and dates that are beyond those of training by more than half of their range, and a
+        target that is there but cannot be compared with predictions. For tables that ``encode`` accepts, strict or not.
         """
         _check_table(frame)
         lines = [line for column in self.columns if column.name in frame.columns for line in column.surprises(frame[column.name])]
@@ -276,30 +338,38 @@ def _learn(column: pl.Series, whole: pl.Series, notes: list[str]) -> Number | Ca
         return None
     if given.dtype == library.Boolean or isinstance(given.dtype, library.Categorical | library.Enum):
         return _learn_category(name, given, gaps, notes)
-    numbers = _numbers(given)
-    days = _days(given) if numbers is None else None
+    numbers = _nearly(given, _numbers(given))
+    days = None if numbers is not None else _nearly(given, _days(given))
     values = days if numbers is None else numbers
-    if values is None:
-        hint = (_number_hint(whole) or _date_hint(whole)) if given.n_unique() > 1 else None
-        if hint is None:
-            return _learn_category(name, given, gaps, notes)
+    hint = _hint(whole, numbers, days) if given.n_unique() > 1 else None
+    if hint is not None:
         more: list[str] = []
         learned = _learn_category(name, given, gaps, more)
         outcome = "is taken as text and left out" if learned is None else f"is taken as text, {len(learned.categories)} categories"
         notes += [f"{hint}, so it {outcome}", *(more if learned else [])]
         return learned
-    _check_finite(_numbers(whole) if days is None else None)
+    if values is None:
+        return _learn_category(name, given, gaps, notes)
+    _check_finite(None if numbers is None else _numbers(whole))
+    if values.null_count():
+        unread = _unread(whole, _days(whole) if numbers is None else _numbers(whole))
+        kind = "dates" if numbers is None else "numbers"
+        verb = "is none and counts as a gap" if unread.sum() == 1 else "are none and count as gaps"
+        counted = f"{unread.sum()} of {len(given)} values {verb}, first {_cell(whole, unread)}"
+        notes.append(f"column {name!r} holds {kind}, but {counted}")
+        values, gaps = values.drop_nulls(), True
     varies = values.n_unique() > 1
     if not varies and not gaps:
         notes.append(f"column {name!r} is left out: it is always {given[0]}")
         return None
     if isinstance(column.dtype, library.Duration):
         notes.append(f"column {name!r} holds durations, which become days")
-    if days is not None:
+    if numbers is None:
         notes.append(f"column {name!r} holds dates, which become days since 1970-01-01")
     median = values.quantile(0.5, interpolation="lower")
     assert median is not None  # there are values
-    return Number(name, float(median), gaps, varies, days is not None)
+    ends = values.to_numpy()
+    return Number(name, float(median), gaps, varies, numbers is None, float(ends.min()), float(ends.max()))
 
 
 def _learn_category(name: str, given: pl.Series, gaps: bool, notes: list[str]) -> Category | None:
@@ -322,7 +392,7 @@ def _task(column: pl.Series, task: str | None, notes: list[str]) -> str:
     """What kind of prediction the values of the target call for."""
     name, library = column.name, polars()
     labels = column.dtype == library.Boolean or isinstance(column.dtype, library.Categorical | library.Enum)
-    numbers = None if labels and task is None else _numbers(column)
+    numbers = None if labels and task is None else _all_read(column, _numbers(column))
     if task == "regression" or (task is None and numbers is not None):
         values = _target_numbers(column).drop_nulls()
         different = values.unique()
@@ -334,6 +404,9 @@ def _task(column: pl.Series, task: str | None, notes: list[str]) -> str:
                 f"column {name!r} has only {len(different)} different values, whole numbers, and is predicted as a number; "
                 f"if they are classes, say task='classification' (--task classification)"
             )
+        rounded = _rounded_hint(column) if task is None else None
+        if rounded is not None:
+            notes.append(f"{rounded}; if they are classes, say task='classification' (--task classification)")
         if isinstance(column.dtype, library.Duration):
             notes.append(f"column {name!r} holds durations, which become days")
         return "regression"
@@ -354,7 +427,7 @@ def _task(column: pl.Series, task: str | None, notes: list[str]) -> str:
 
 def _target_numbers(column: pl.Series) -> pl.Series:
     """A target as numbers that can be reckoned with, with nulls for gaps."""
-    values = _numbers(column)
+    values = _all_read(column, _numbers(column))
     if values is None:
         raise InputError(_not_of_kind(column, dates=False))
     _check_finite(values)
@@ -383,7 +456,7 @@ def _only(column: pl.Series, given: pl.Series) -> pl.Series:
 
 
 def _numbers(column: pl.Series) -> pl.Series | None:
-    """A column as numbers, with nulls for gaps; None if it is something else."""
+    """A column as numbers, with nulls for gaps and for text that is none; None if it is of a type that holds no numbers."""
     library = polars()
     if isinstance(column.dtype, library.Categorical | library.Enum):
         column = column.cast(library.String)
@@ -391,8 +464,7 @@ def _numbers(column: pl.Series) -> pl.Series | None:
         return _durations(column)
     if not (column.dtype.is_numeric() or column.dtype in (library.String, library.Boolean, library.Null)):
         return None
-    values = column.cast(library.Float64, strict=False).fill_nan(None)
-    return None if column.dtype == library.String and values.null_count() > column.null_count() else values
+    return column.cast(library.Float64, strict=False).fill_nan(None)
 
 
 def _durations(column: pl.Series) -> pl.Series:
@@ -403,20 +475,14 @@ def _durations(column: pl.Series) -> pl.Series:
 
 
 def _days(column: pl.Series) -> pl.Series | None:
-    """A column of dates, or of text like 2024-05-31 12:30:00, as days since 1970-01-01; None if it is something else."""
+    """A column of dates, or of text like 2024-05-31 12:30:00, as days since 1970-01-01; otherwise as ``_numbers``."""
     library = polars()
     if isinstance(column.dtype, library.Categorical | library.Enum):
         column = column.cast(library.String)
     if column.dtype == library.Null:
         return column.cast(library.Float64)
     if column.dtype == library.String:
-        first = column.drop_nulls().head(1).to_list()
-        if first and not _DATE.match(first[0]):
-            return None
-        dates = _parsed_dates(column)
-        if dates.null_count() > column.null_count():
-            return None
-        column = dates
+        column = _parsed_dates(column)
     if not (column.dtype == library.Date or isinstance(column.dtype, library.Datetime)):
         return None
     return column.dt.epoch("us").cast(library.Float64) / _MICROSECONDS
@@ -425,9 +491,28 @@ def _days(column: pl.Series) -> pl.Series | None:
 def _parsed_dates(column: pl.Series) -> pl.Series:
     """Text as dates and times, with nulls for everything else."""
     library = polars()
+    column = _only(column, column.str.contains(_DATE).fill_null(False))
+    if column.null_count() == len(column):
+        return column.cast(library.Datetime("us"))
     parsed = [column.str.to_datetime(form, time_unit="us", strict=False) for form in _DATES]
     dates: pl.Series = library.select(library.coalesce(parsed)).to_series()
-    return dates
+    return dates.rename(column.name)
+
+
+def _unread(column: pl.Series, values: pl.Series | None) -> pl.Series:
+    """Which cells hold something that is not among the values that were read from them."""
+    given = _given(column)
+    return given if values is None else given & values.is_null()
+
+
+def _all_read(column: pl.Series, values: pl.Series | None) -> pl.Series | None:
+    """The values, if no cell was unreadable."""
+    return None if _unread(column, values).any() else values
+
+
+def _nearly(column: pl.Series, values: pl.Series | None) -> pl.Series | None:
+    """The values, if nearly no cell was."""
+    return values if values is not None and values.count() >= max(1.0, _NEARLY * int(_given(column).sum())) else None
 
 
 def _are_numbers(column: pl.Series) -> pl.Series:
@@ -438,6 +523,16 @@ def _are_numbers(column: pl.Series) -> pl.Series:
 
 def _number_hint(column: pl.Series) -> str | None:
     """What keeps a column of text from being numbers, if it looks as if it was meant to be."""
+    if column.dtype != polars().String:
+        return None
+    plain = _are_numbers(column)
+    if 0 < _NEARLY * column.count() <= plain.sum() < column.count() and _separator_hint(column) is None:
+        return f"column {column.name!r} looks like numbers, but {_cell(column, column.is_not_null() & ~plain)} is none"
+    return _separator_hint(column)
+
+
+def _separator_hint(column: pl.Series) -> str | None:
+    """Whether that is the way in which they are written."""
     if column.dtype != polars().String:
         return None
     enough = _NEARLY * column.count()
@@ -451,8 +546,33 @@ def _number_hint(column: pl.Series) -> str | None:
         )
         example = _cell(column, sure if sure.any() else comma | groups)
         return f"column {column.name!r} looks like numbers with {what}, such as {example}, which are not understood"
-    if 0 < enough <= plain.sum() < column.count():
-        return f"column {column.name!r} looks like numbers, but {_cell(column, column.is_not_null() & ~plain)} is none"
+    return None
+
+
+def _hint(column: pl.Series, numbers: pl.Series | None, days: pl.Series | None) -> str | None:
+    """Why a column that may look like numbers or dates has to be text."""
+    if days is not None:
+        return None
+    if numbers is None:
+        return _separator_hint(column) or _date_hint(column)
+    return (_separator_hint(column) if numbers.null_count() else None) or _rounded_hint(column)
+
+
+def _rounded_hint(column: pl.Series) -> str | None:
+    """Whether there are whole numbers that floating point does not tell apart from their neighbours."""
+    library = polars()
+    if column.dtype == library.String:
+        large = column.str.contains(_WHOLE).fill_null(False)
+    elif column.dtype.is_integer() or column.dtype.is_decimal():
+        large = (column.cast(library.Float64).abs() >= _EXACT).fill_null(False)
+    else:
+        return None
+    texts = column.cast(library.String)
+    for row in np.flatnonzero(large.to_numpy()).tolist():
+        exact = Decimal(texts[row])
+        if Decimal(float(exact)) != exact:
+            cell, fate = f"{texts[row]} (row {row + 1})", "would be rounded and are most probably identifiers"
+            return f"column {column.name!r} holds whole numbers beyond 2^53, such as {cell}, which {fate}"
     return None
 
 
@@ -461,11 +581,8 @@ def _date_hint(column: pl.Series) -> str | None:
     if column.dtype != polars().String:
         return None
     enough = _NEARLY * column.count()
-    understood = column.str.contains(f"^{_DATE.pattern}")
-    understood = understood.fill_null(False) & (_parsed_dates(column).is_not_null() if understood.any() else understood)
+    understood = _parsed_dates(column).is_not_null()
     dates = understood | column.str.contains(_OTHER_DATE).fill_null(False)
-    if 0 < enough <= understood.sum() < column.count():
-        return f"column {column.name!r} looks like dates, but {_cell(column, column.is_not_null() & ~understood)} is none"
     if 0 < enough <= dates.sum() and understood.sum() < dates.sum():
         example = _cell(column, dates & ~understood)
         return f"column {column.name!r} looks like dates, such as {example}, of which only the form 2024-05-31 is understood"
@@ -475,7 +592,12 @@ def _date_hint(column: pl.Series) -> str | None:
 def _cell(column: pl.Series, where: pl.Series) -> str:
     """The first of the cells, and its row."""
     row = int(np.flatnonzero(where.to_numpy())[0])
-    return f"{column[row]!r} (row {row + 1})"
+    value = column[row]
+    return f"{value!r} (row {row + 1})" if isinstance(value, str) else f"{value} (row {row + 1})"
+
+
+def _share(where: pl.Series) -> str:
+    return f"{where.sum()} of {len(where)} rows"
 
 
 def _new_gaps(column: pl.Series, consequence: str) -> list[str]:
@@ -544,11 +666,10 @@ def _not_of_kind(column: pl.Series, dates: bool) -> str:
     wanted = "dates like 2024-05-31" if dates else "numbers"
     if not (column.dtype == library.String or isinstance(column.dtype, library.Categorical | library.Enum)):
         return f"column {column.name!r} must hold {wanted}, got {column.dtype}"
-    convert = _days if dates else _numbers
-    for row, value in enumerate(column.cast(library.String)):
-        if value is not None and convert(library.Series([value])) is None:
-            return f"column {column.name!r} must hold {wanted}, row {row + 1} has {value!r}"
-    return f"column {column.name!r} must hold {wanted}"
+    unread = _unread(column, _days(column) if dates else _numbers(column))
+    row = int(np.flatnonzero(unread.to_numpy())[0])
+    more = f", and {unread.sum() - 1} more rows do not" * (unread.sum() > 1)
+    return f"column {column.name!r} must hold {wanted}, row {row + 1} has {column[row]!r}{more}"
 
 
 def _fields(data: Any, types: Mapping[str, type], what: str) -> list[Any]:
@@ -570,7 +691,10 @@ def _restored(data: Any) -> Number | Category:
             raise ModelFileError(f"the categories of column {name!r} must be different texts")
         return Category(name, tuple(categories), gaps)
     types = {"name": str, "median": float, "gaps": bool, "varies": bool, "dates": bool}
-    name, median, gaps, varies, dates = _fields(data, types, "a column of numbers")
+    bounds = {"low": float, "high": float} if type(data) is dict and {"low", "high"} & set(data) else {}  # version 0.1 had none
+    name, median, gaps, varies, dates, *ends = _fields(data, types | bounds, "a column of numbers")
     if not math.isfinite(median) or not (gaps or varies):
         raise ModelFileError(f"column {name!r} must have a finite median and at least one feature")
-    return Number(name, median, gaps, varies, dates)
+    if ends and not (math.isfinite(ends[0]) and ends[0] <= median <= ends[1] and math.isfinite(ends[1])):
+        raise ModelFileError(f"column {name!r} must have finite bounds around its median, got {ends[0]} and {ends[1]}")
+    return Number(name, median, gaps, varies, dates, *ends)
