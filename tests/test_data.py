@@ -1218,11 +1218,6 @@ def test_what_is_new_to_the_model_is_said(tmp_path):
     ("cells", "note"),
     [
         (
-            [*(f"{i / 7}" for i in range(30)), "abc"],
-            "looks like numbers, but 'abc' (row 32) is none, so it is taken as text and left out",
-        ),
-        ([*"123123123", "x"], "looks like numbers, but 'x' (row 11) is none, so it is taken as text, 4 categories"),
-        (
             [f"{i},{i % 10}4" for i in range(30)],
             "looks like numbers with decimal commas, such as '0,04' (row 2), which are not understood, "
             "so it is taken as text and left out",
@@ -1253,8 +1248,14 @@ def test_what_is_new_to_the_model_is_said(tmp_path):
             "so it is taken as text, 2 categories",
         ),
         (
-            [*(f"2024-05-{i:02}" for i in range(1, 31)), "soon"],
-            "looks like dates, but 'soon' (row 32) is none, so it is taken as text and left out",
+            [*(f"{i}" for i in range(900, 1000)), "1,000"],
+            "looks like numbers with thousands separators or decimal commas, such as '1,000' (row 102), which are not understood, "
+            "so it is taken as text and left out",
+        ),
+        (
+            [f"{20 + i}-03-01" for i in range(30)],
+            "looks like dates, such as '20-03-01' (row 2), of which only the form 2024-05-31 is understood, "
+            "so it is taken as text and left out",
         ),
         (["1,5"] * 10, "is left out: it is always '1,5'"),
         ([*"12345678", "x", "z"], None),
@@ -1267,6 +1268,156 @@ def test_columns_that_look_like_numbers_say_why_they_are_none(cells, note):
     frame = pl.DataFrame({"x": range(n + 1), "a": ["left out", *cells], "y": [None, *(0.5 * i for i in range(n))]})
     notes = Encoder.of(frame, "y").notes[1:]  # the first counts the row without a target
     assert notes == (() if note is None else (f"column 'a' {note}",))
+
+
+DAYS = [f"2024-05-{i:02}" for i in range(1, 31)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "odd", "kind"),
+    [
+        ([f"{i / 7}" for i in range(30)], ["abc"], "numbers"),
+        ([*"123123123"], ["x"], "numbers"),
+        ([f"{i}" for i in range(40)], ["0x1F", "1_000", "5 kg"], "numbers"),
+        (DAYS, ["soon"], "dates"),
+        (DAYS, ["22-03-01"], "dates"),  # not a day of the year 22
+        (DAYS, ["2024-02-30", "31/05/2024", "2024-05-31T12:00:00Z"], "dates"),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_mistake_among_many_is_a_gap_and_said(cells, odd, kind, first):
+    mixed = [*odd, *cells] if first else [*cells, *odd]
+    frame = pl.DataFrame({"a": mixed, "y": [0.5 * i for i in range(len(mixed))]})
+    encoder = Encoder.of(frame, "y")
+    verb = "is none and counts as a gap" if len(odd) == 1 else "are none and count as gaps"
+    row = 1 if first else len(cells) + 1
+    note = f"column 'a' holds {kind}, but {len(odd)} of {len(mixed)} values {verb}, first {odd[0]!r} (row {row})"
+    assert encoder.notes[0] == note
+    assert encoder.features == ["a", "a is missing"]
+    X, _ = encoder.labelled(frame)
+    plain, _ = Encoder.of(pl.DataFrame({"a": cells, "y": range(len(cells))}), "y").labelled(
+        pl.DataFrame({"a": cells, "y": range(len(cells))})
+    )
+    where = np.isin(mixed, cells)
+    np.testing.assert_array_equal(X[where, 0], plain[:, 0])
+    np.testing.assert_array_equal(X[:, 1], ~where)
+
+
+def test_one_bad_cell_does_not_stop_a_prediction():
+    """It is a gap, and told with its column, the number of such cells, the first row and its value."""
+    frame = pl.DataFrame({"d": DAYS, "n": range(30), "g": ["1", None] * 15, "y": HALVES[:30]})
+    encoder = Encoder.of(frame, "y")
+    new = pl.DataFrame({"d": ["2024-05-03", "22-03-01", "2024-05-05"], "n": ["1", "2,5", "inf"], "g": ["1", "1", "1"]})
+    with pytest.raises(InputError, match="column 'd' must hold dates like 2024-05-31, row 2 has '22-03-01'"):
+        encoder.encode(new)
+    with pytest.raises(InputError, match="column 'n' must hold numbers, row 2 has '2,5'"):
+        encoder.encode(new.with_columns(d=pl.lit("2024-05-03")), strict=False)  # two of three: something else than a mistake
+    for cells in (["old", "1,5", "1"], pl.Series(["a", "b", "1"], dtype=pl.Categorical)):
+        with pytest.raises(InputError, match="column 'n' must hold numbers, row 1 has '.*', and 1 more rows do not"):
+            encoder.encode(new.with_columns(n=cells if isinstance(cells, pl.Series) else pl.Series(cells)), strict=False)
+    for cells in (["inf"] * 3, [math.inf] * 3):
+        with pytest.raises(InputError, match="column 'n' must be finite, row 1 has inf"):
+            encoder.encode(new.with_columns(n=pl.Series(cells)), strict=False)
+    new = new.with_columns(n=pl.Series(["1", "2", "inf"]))
+    median = 19857.0  # 2024-05-15
+    np.testing.assert_array_equal(encoder.encode(new, strict=False)[:, :2], [[median - 12, 1], [median, 2], [median - 10, 14]])
+    assert encoder.surprises(new) == [
+        "column 'd': 1 of 3 rows cannot be read as dates like 2024-05-31 and counts as a gap, for which the median stands in, "
+        "first '22-03-01' (row 2)",
+        "column 'n': 1 of 3 rows cannot be read as numbers and counts as a gap, for which the median stands in, "
+        "first 'inf' (row 3)",
+    ]
+    known = frame.head(4).with_columns(g=pl.Series(["1", "one", "1", "1"]), d=pl.lit(None, dtype=pl.String))
+    assert (
+        encoder.surprises(known)[1] == "column 'g': 1 of 4 rows cannot be read as numbers and counts as a gap, first 'one' (row 2)"
+    )
+    assert encoder.encode(known, strict=False)[:, -1].tolist() == [0, 1, 0, 0]
+    X, y = encoder.scored(new.with_columns(y=pl.Series([1.0, 2.0, None])), strict=False)
+    assert (X[:, 0].tolist(), y.tolist()) == ([median - 12, median], [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "form", ["2022-03-01", "2022-3-1", "2022-03-01 06:00", "2022-03-01T06:00", "2022-03-01 06:00:00", "2022-03-01T6:00:00.250"]
+)
+def test_forms_of_a_date(form):
+    encoder = Encoder.of(pl.DataFrame({"d": ["2022-01-01", form], "y": [1.5, 2.5]}), "y")
+    day = (datetime.date(2022, 3, 1) - datetime.date(1970, 1, 1)).days
+    expected = day + (0.25 if ":" in form else 0.0) + (0.25 / 86400 if "." in form else 0.0)
+    assert encoder.encode(pl.DataFrame({"d": [form]}))[0, 0] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["22-03-01", "02022-03-01", "+2022-03-01", "2022-02-29", "2022-03-01 x", "2022-03-01Z", "01-03-2022", "2022-03-01 25:00"],
+)
+def test_what_is_no_date(form):
+    encoder = Encoder.of(pl.DataFrame({"d": ["2022-01-01", "2022-01-03"], "y": [1.5, 2.5]}), "y")
+    with pytest.raises(InputError, match=r"column 'd' must hold dates like 2024-05-31, row 2 has"):
+        encoder.encode(pl.DataFrame({"d": ["2022-01-01", form]}))
+
+
+def test_values_far_outside_of_training_are_said():
+    frame = pl.DataFrame({"age": [18, 90, 40], "when": ["2023-01-01", "2023-12-31", "2023-06-01"], "y": [0.5, 1.5, 2.5]})
+    encoder = Encoder.of(frame, "y")
+    near = pl.DataFrame({"age": ["-18", "126", "18"], "when": ["2022-07-03", "2024-06-30", None]})  # half of the width, and no more
+    assert encoder.surprises(near) == ["column 'when': 1 of 3 rows is a gap, of which training had none; the median stands in"]
+    far = pl.DataFrame({"age": [40.0, 900.0, -50.0], "when": [datetime.date(2023, 5, 1), datetime.date(22, 3, 1), None]})
+    assert encoder.surprises(far) == [
+        "column 'age': 2 of 3 rows are far outside of 18 to 90, what training had, first 900.0 (row 2)",
+        "column 'when': 1 of 3 rows is a gap, of which training had none; the median stands in",
+        "column 'when': 1 of 3 rows is far outside of 2023-01-01 to 2023-12-31, what training had, first 0022-03-01 (row 2)",
+    ]
+    old = encoder.as_dict()
+    for column in old["columns"]:  # as version 0.1 wrote it
+        del column["low"], column["high"]
+    assert len(Encoder.from_dict(old).surprises(far)) == 1
+    np.testing.assert_array_equal(Encoder.from_dict(old).encode(far), encoder.encode(far))
+
+
+def test_ordinary_rows_are_not_said_to_be_far():
+    """Of new normal rows one in 10⁶ is, of exponential ones one in a thousand: at most so many lines of notes, and no more."""
+    for draw, most in ((RNG.normal, 0), (RNG.exponential, 3)):
+        train, new = (pl.DataFrame({f"c{i}": draw(size=n) for i in range(10)} | {"y": RNG.normal(size=n)}) for n in (500, 100))
+        assert len(Encoder.of(train, "y").surprises(new)) <= most
+
+
+def test_whole_numbers_beyond_2_to_the_53_are_not_merged(tmp_path):
+    start = 2**53 + 1  # which floating point rounds to its neighbour
+    assert float(start) == float(start - 1)
+    groups = [start + i % 3 for i in range(60)]
+    rows = [start + i for i in range(60)]
+    frame = pl.DataFrame({"g": groups, "row": rows, "y": HALVES[:60]})
+    frame.write_csv(tmp_path / "t.csv")
+    frame.write_parquet(tmp_path / "t.parquet")
+    reason = "which would be rounded and are most probably identifiers, so it is taken as text"
+    for name in ("t.csv", "t.parquet"):
+        read = tables.read(tmp_path / name)
+        encoder = Encoder.of(read, "y")
+        assert encoder.features == [f"g = {start + i}" for i in range(3)]
+        assert encoder.encode(read).sum(axis=0).tolist() == [20, 20, 20]
+        assert encoder.notes == (
+            f"column 'g' holds whole numbers beyond 2^53, such as {start} (row 1), {reason}, 3 categories",
+            f"column 'row' holds whole numbers beyond 2^53, such as {start} (row 1), {reason} and left out",
+        )
+    # what floating point holds exactly, such as times in nanoseconds, stays a number
+    times = pl.DataFrame({"t": [1_700_000_000_000_000_000 + 10**9 * i for i in range(30)], "y": HALVES[:30]})
+    assert Encoder.of(times, "y").notes == ()
+    assert Encoder.of(times.cast(pl.String), "y").features == ["t"]
+    decimals = times.with_columns(t=pl.Series([str(start + i) for i in range(30)]).cast(pl.Decimal(30, 2)))
+    assert (
+        "beyond 2^53, such as 9007199254740993.00 (row 1)"
+        in Encoder.of(decimals.with_columns(x=pl.Series(HALVES[:30])), "y").notes[0]
+    )
+
+
+def test_targets_beyond_2_to_the_53():
+    frame = numbered(y=[2**53 + 1 + i % 2 for i in range(100)])
+    assert Encoder.of(frame, "y").notes[-1] == (
+        "column 'y' holds whole numbers beyond 2^53, such as 9007199254740993 (row 1), which would be rounded and are most "
+        "probably identifiers; if they are classes, say task='classification' (--task classification)"
+    )
+    labels = Encoder.of(frame, "y", "classification").labelled(frame)[1]
+    assert labels[:2].tolist() == ["9007199254740993", "9007199254740994"]
 
 
 def test_a_target_that_looks_like_numbers_is_not_silently_classes():
@@ -1298,7 +1449,7 @@ def test_rows_are_counted_as_the_table_does():
         Encoder.of(frame, "y")
     encoder = Encoder.of(frame.with_columns(x=pl.Series([1.0, 2.0, 3.0, 4.0])), "y")
     with pytest.raises(InputError, match="column 'x' must hold numbers, row 4 has 'many'"):
-        encoder.labelled(frame.with_columns(x=pl.Series(["1", "2", "3", "many"])))
+        encoder.labelled(frame.with_columns(x=pl.Series(["1", "2", "3", "many"])), strict=True)
     with pytest.raises(InputError, match="column 'y' must hold numbers, row 3 has 'b'"):
         encoder.labelled(pl.DataFrame({"x": [1, 2, 3], "y": [None, "1", "b"]}))
 
@@ -1342,7 +1493,9 @@ def test_any_table_gives_finite_features_or_an_error(frame, other):
         assert X.shape == (len(y), len(encoder.features))
         assert np.isfinite(X).all()
         assert Encoder.from_dict(json.loads(json.dumps(encoder.as_dict(), allow_nan=False))) == encoder
-        assert np.isfinite(encoder.encode(other)).all()
+        with contextlib.suppress(InputError):
+            assert np.isfinite(encoder.encode(other)).all()
+        assert np.isfinite(encoder.encode(other, strict=False)).all()
         assert all(isinstance(line, str) for line in encoder.surprises(other))
         if (compared := encoder.scored(other)) is not None:
             np.testing.assert_array_equal(compared[1], encoder.labelled(other)[1])
@@ -1398,6 +1551,10 @@ STORED = {"target": "y", "task": "regression", "columns": [NUMBER, CHOICE], "not
         (STORED | {"columns": [NUMBER | {"median": math.nan}]}, "column 'x' must have a finite median"),
         (STORED | {"columns": [NUMBER | {"median": "1"}]}, "median must be of type float, got str"),
         (STORED | {"columns": [NUMBER | {"varies": False}]}, "at least one feature"),
+        (STORED | {"columns": [NUMBER | {"low": 0.0}]}, "a column of numbers must have the keys .*, low, high"),
+        (STORED | {"columns": [NUMBER | {"low": 0.0, "high": "2"}]}, "high must be of type float, got str"),
+        (STORED | {"columns": [NUMBER | {"low": 2.0, "high": 3.0}]}, "finite bounds around its median, got 2.0 and 3.0"),
+        (STORED | {"columns": [NUMBER | {"low": 0.0, "high": math.inf}]}, "finite bounds around its median"),
         (STORED | {"columns": [NUMBER | {"gaps": 1}]}, "gaps must be of type bool, got int"),
         (STORED | {"columns": [CHOICE | {"categories": []}]}, "column 'c' must have 1 to 100 categories, got 0"),
         (STORED | {"columns": [CHOICE | {"categories": [str(i) for i in range(101)]}]}, "1 to 100 categories, got 101"),

@@ -15,8 +15,12 @@ import typer
 from mnngp.errors import InputError, ModelFileError, UnavailableError
 from mnngp.files import replacing, writable
 
-_FAR = 1.5  # of the largest standard deviation in training: of rows like those one in a thousand has more, at most (docs/data.md)
-_LEFT_OUT = 2000  # rows at most that it is taken from
+# A row is far from those of training if its standard deviation is twice what nearly all of them have when they are left out. Not
+# the largest of them: that may be of a row that stands alone. Of other rows of the same kind at most three in a thousand were far
+# (twelve regressions on normal, lognormal and noisy data in 1 to 10 columns, n = 100 to 300, and three classifications), and all
+# of those with one column moved by three times its range.
+_FAR, _NEARLY_ALL = 2.0, 0.98
+_LEFT_OUT = 2000  # rows at most
 
 
 def fit(
@@ -51,7 +55,7 @@ def fit(
         max_trials=max_trials, random_state=seed, solver=solver
     )
     model.fit(X, y)
-    persistence.save(model, output, table=encoder.as_dict() | {"largest_std": _largest_std(model, seed)})
+    persistence.save(model, output, table=encoder.as_dict() | {"usual_std": _usual_std(model, seed)})
     left_out = {}
     with contextlib.suppress(UnavailableError):  # there is no factor
         loo = model.loo_
@@ -98,9 +102,9 @@ def predict(
     fitted = load(model)
     if getattr(fitted, "_table", None) is None:
         raise ModelFileError(f"{model} was not written by mnngp fit: it does not know the columns of a table")
-    known = dict(fitted._table)
-    largest = known.pop("largest_std", None)  # version 0.1 does not know it
-    encoder = data.Encoder.from_dict(known)
+    known = fitted._table
+    usual = known.get("usual_std") if isinstance(known, dict) else None  # version 0.1 does not know it
+    encoder = data.Encoder.from_dict({key: known[key] for key in known if key != "usual_std"} if isinstance(known, dict) else known)
     frame = data.tables.read(table)
     X = encoder.encode(frame, strict=False)
     if encoder.task == "classification":
@@ -121,7 +125,7 @@ def predict(
         with replacing(output) as file:
             _write(result, file, output.suffix.lower())
         typer.echo(f"{len(X):,} predictions: {output}")
-    for surprise in [*encoder.surprises(frame), *_extrapolated(deviation, largest)]:
+    for surprise in [*encoder.surprises(frame), *_extrapolated(deviation, usual)]:
         typer.echo(f"note: {surprise}", err=True)
     scored = encoder.scored(frame, strict=False)
     if scored is not None:
@@ -130,11 +134,11 @@ def predict(
         typer.echo(f"{name} on the {len(X):,} rows that have {encoder.target!r}: {fitted.score(X, y):.4f}", err=True)
 
 
-def _largest_std(model: Any, seed: int) -> float:
-    """The largest standard deviation of an observation that is predicted without its own row; rows of its kind hardly exceed it.
+def _usual_std(model: Any, seed: int) -> float:
+    """The standard deviation of an observation, predicted without its own row, that nearly all training rows do not exceed.
 
-    Without a factor a left out row is a system to solve; the spread of the targets stands in, which a prediction does not exceed
-    where it knows anything.
+    Without a factor a row that is left out is a system to solve; the spread of the targets stands in, which a prediction does not
+    exceed where it knows anything.
     """
     import numpy as np
 
@@ -145,22 +149,22 @@ def _largest_std(model: Any, seed: int) -> float:
     if len(rows) > _LEFT_OUT:
         rows = np.sort(np.random.default_rng(seed).choice(rows, _LEFT_OUT, replace=False))
     _, variance, noise = model._left_out(rows, data.row_weight[rows])
-    return unit * math.sqrt(float(np.max(variance + noise)))
+    return unit * math.sqrt(float(np.quantile(variance + noise, _NEARLY_ALL, method="lower")))
 
 
-def _extrapolated(deviation: Any, largest: object) -> list[str]:
+def _extrapolated(deviation: Any, usual: object) -> list[str]:
     """What to say of rows that are far from all training rows."""
-    if largest is None:
+    if usual is None:
         return []
-    if type(largest) is not float or not 0.0 <= largest < math.inf:
-        raise ModelFileError(f"largest_std must be a finite number at least 0, got {largest!r}")
-    far = (deviation > _FAR * largest).nonzero()[0]
+    if type(usual) is not float or not 0.0 <= usual < math.inf:
+        raise ModelFileError(f"usual_std must be a finite number at least 0, got {usual!r}")
+    far = (deviation > _FAR * usual).nonzero()[0]
     if not len(far):
         return []
     who = "is far from all training rows: its prediction is an extrapolation"
     if len(far) > 1:
         who = "are far from all training rows: their predictions are extrapolations"
-    why = f"a standard deviation beyond {_FAR:g} times the largest in training"
+    why = "a standard deviation of more than twice the usual one in training"
     return [f"{len(far)} of {len(deviation)} rows {who} ({why}), first row {far[0] + 1}"]
 
 

@@ -70,13 +70,12 @@ class Number:
         values = _days(column) if self.dates else _numbers(column)
         if values is None:
             raise InputError(_not_of_kind(column, self.dates))
-        if not strict:
-            values = _only(values, values.is_finite().fill_null(False))
-        unread = _unread(column, values)
-        if 2 * unread.sum() > (0 if strict else _given(column).sum()):
-            raise InputError(_not_of_kind(column, self.dates))
-        _check_finite(values)
-        return values
+        finite = _only(values, values.is_finite().fill_null(False))
+        if strict or 2 * _unread(column, finite).sum() > _given(column).sum():
+            if _unread(column, values).any():
+                raise InputError(_not_of_kind(column, self.dates))
+            _check_finite(values)
+        return finite
 
     def surprises(self, column: pl.Series) -> list[str]:
         values = self._read(column, strict=False)
