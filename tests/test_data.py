@@ -1313,13 +1313,13 @@ def test_one_bad_cell_does_not_stop_a_prediction():
     with pytest.raises(InputError, match="column 'n' must hold numbers, row 2 has '2,5'"):
         encoder.encode(new.with_columns(d=pl.lit("2024-05-03")), strict=False)  # two of three: something else than a mistake
     for cells in (["old", "1,5", "1"], pl.Series(["a", "b", "1"], dtype=pl.Categorical)):
-        with pytest.raises(InputError, match="column 'n' must hold numbers, row 1 has '.*', and 1 more rows do not"):
+        with pytest.raises(InputError, match=r"column 'n' must hold numbers, row 1 has '\w+', the first of 2 such"):
             encoder.encode(new.with_columns(n=cells if isinstance(cells, pl.Series) else pl.Series(cells)), strict=False)
     for cells in (["inf"] * 3, [math.inf] * 3):
         with pytest.raises(InputError, match="column 'n' must be finite, row 1 has inf"):
             encoder.encode(new.with_columns(n=pl.Series(cells)), strict=False)
     new = new.with_columns(n=pl.Series(["1", "2", "inf"]))
-    median = 19857.0  # 2024-05-15
+    median = 19858.0  # 2024-05-15
     np.testing.assert_array_equal(encoder.encode(new, strict=False)[:, :2], [[median - 12, 1], [median, 2], [median - 10, 14]])
     assert encoder.surprises(new) == [
         "column 'd': 1 of 3 rows cannot be read as dates like 2024-05-31 and counts as a gap, for which the median stands in, "

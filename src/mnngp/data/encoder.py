@@ -667,7 +667,7 @@ def _not_of_kind(column: pl.Series, dates: bool) -> str:
         return f"column {column.name!r} must hold {wanted}, got {column.dtype}"
     unread = _unread(column, _days(column) if dates else _numbers(column))
     row = int(np.flatnonzero(unread.to_numpy())[0])
-    more = f", and {unread.sum() - 1} more rows do not" * (unread.sum() > 1)
+    more = f", the first of {unread.sum()} such" * (unread.sum() > 1)
     return f"column {column.name!r} must hold {wanted}, row {row + 1} has {column[row]!r}{more}"
 
 
