@@ -11,7 +11,7 @@ from typing import Any
 
 from mnngp.errors import InputError
 
-PAGES = (".html", ".htm")
+PAGES, PICTURES = (".html", ".htm"), (".png", ".pdf", ".svg")
 
 
 def writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str], suffixes: Sequence[str] = ()) -> Path:

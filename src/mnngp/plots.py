@@ -16,18 +16,12 @@ if TYPE_CHECKING:
 
 COLORS = {"ordered": "#dbe9f6", "critical": "#666666", "chaotic": "#fde0d0"}
 LINES = ("#1b6ca8", "#222222", "#c8553d")
-SUFFIXES = (".png", ".pdf", ".svg")
 STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9.5, "axes.titlesize": 10.5}
-
-
-def require_matplotlib() -> None:
-    """Raise ``MissingExtraError`` if there is no Matplotlib."""
-    require("plots", "matplotlib")
 
 
 def new_figure(**arguments: Any) -> tuple[Figure, Any]:
     """A figure and its axes that no window or global state knows of."""
-    require_matplotlib()
+    require("plots", "matplotlib")
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

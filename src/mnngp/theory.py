@@ -220,7 +220,8 @@ def depth_profile(
         v = b + w * float(_mean_square(activation, v))
         variances.append(v)
         gaps.append(gap)
-    gradient = np.append(np.cumprod(slopes[::-1])[::-1], 1.0)
+    with np.errstate(over="ignore"):  # infinite is what it is
+        gradient = np.append(np.cumprod(slopes[::-1])[::-1], 1.0)
     return DepthProfile(np.array(variances), 1.0 - np.array(gaps), np.array(gaps), gradient)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mnngp.files import replacing, writable
+from mnngp.extras import require
+from mnngp.files import PICTURES, replacing, writable
 
 if TYPE_CHECKING:
     from mnngp.finite.study import Study
@@ -48,12 +49,12 @@ def converge(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (numbers that are not finite are null).")] = False,
 ) -> None:
     """Draw finite networks, and watch them become the Gaussian process: covariances, marginals, tangent kernels, training."""
-    from mnngp import plots, progress
+    if plot is not None:
+        writable(plot, suffixes=PICTURES)
+        require("plots", "matplotlib")
+    from mnngp import progress
     from mnngp.finite import require_torch
 
-    if plot is not None:
-        writable(plot, suffixes=plots.SUFFIXES)
-        plots.require_matplotlib()
     require_torch()
     from mnngp.finite.study import convergence_study
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from mnngp.errors import InputError, ModelFileError, UnavailableError
+from mnngp.extras import require
 from mnngp.files import replacing, writable
 
 # A row is far from those of training if its standard deviation is twice what nearly all of them have when they are left out. Not
@@ -43,14 +44,15 @@ def fit(
 ) -> None:
     """Fit a model to a table: kernel, noise and all are chosen from the data."""
     writable(output, table, suffixes=(".mnngp", ""))
-    from mnngp import data, persistence
-
-    data.tables.polars()
-    from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor
+    require("tables", "polars")
+    from mnngp import data
 
     frame = data.tables.read(table)
     encoder = data.Encoder.of(frame, target, task, drop or ())
     X, y = encoder.labelled(frame)
+    from mnngp import persistence
+    from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor
+
     model: Any = (MaxoutGPClassifier if encoder.task == "classification" else MaxoutGPRegressor)(
         max_trials=max_trials, random_state=seed, solver=solver
     )
@@ -96,9 +98,11 @@ def predict(
     """
     if output is not None:
         writable(output, model, table, suffixes=(".csv", ".tsv", ".parquet"))
+    require("tables", "polars")
+    import polars as pl
+
     from mnngp import data, load
 
-    pl = data.tables.polars()
     fitted = load(model)
     if getattr(fitted, "_table", None) is None:
         raise ModelFileError(f"{model} was not written by mnngp fit: it does not know the columns of a table")

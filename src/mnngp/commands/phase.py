@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from mnngp.files import replacing, writable
+from mnngp.extras import require
+from mnngp.files import PICTURES, replacing, writable
 
 
 def phase(
@@ -23,12 +24,12 @@ def phase(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (numbers too large are null).")] = False,
 ) -> None:
     """How to initialise a deep maxout network: the critical weight variance, the phase, and what depth does."""
+    if plot is not None:
+        writable(plot, suffixes=PICTURES)
+        require("plots", "matplotlib")
     from mnngp import plots, theory
     from mnngp.activations import Maxout
 
-    if plot is not None:
-        writable(plot, suffixes=plots.SUFFIXES)
-        plots.require_matplotlib()
     unit = Maxout(rank)
     critical = theory.critical_weight_var(unit)
     chosen = critical if weight_var is None else weight_var
