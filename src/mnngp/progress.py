@@ -22,6 +22,7 @@ from typing import Any
 Done = Callable[[float], None]
 PATIENCE = 3.0  # seconds until a bar appears
 _EVERY = 0.25  # seconds between two pictures of it
+_OVERDUE = 3.0  # times the usual time between two steps
 _WIDTH = 30  # characters of the bar in a notebook
 
 
@@ -77,7 +78,7 @@ class _Work:
         self.started = time.monotonic()
         self.fraction = 0.0
         self._lock = threading.Lock()
-        self._looks = deque([(self.started, 0.0)])
+        self._steps = deque([(self.started, 0.0)])  # when how much was finished
 
     def open(self, name: str, share: float) -> Done:
         self.name = f"{self.title}: {name}"
@@ -97,16 +98,22 @@ class _Work:
         yield
 
     def time_left(self, now: float, over: bool) -> str:
-        """Reckoned from the later half of the time so far: what a stage costs is known by its share only roughly."""
+        """Reckoned from the later half of the time so far, for a share tells only roughly what a stage costs.
+
+        Between two steps it counts down; when the next one is overdue, the time that went by counts as well.
+        """
         if over:
             return f"{'took' if self.finished else 'stopped after'} {_duration(now - self.started)}"
-        self._looks.append((now, self.fraction))
-        while self._looks[1][0] <= 0.5 * (self.started + now):
-            self._looks.popleft()
-        then, before = self._looks[0]
-        if self.fraction <= before:
+        if self.fraction > self._steps[-1][1]:
+            self._steps.append((now, self.fraction))
+        while len(self._steps) > 2 and self._steps[1][0] <= 0.5 * (self.started + now):
+            self._steps.popleft()
+        (then, before), (last, fraction) = self._steps[0], self._steps[-1]
+        if fraction <= before:
             return "time left unknown"
-        return f"{_duration((1.0 - self.fraction) * (now - then) / (self.fraction - before))} left"
+        overdue = now - last > _OVERDUE * (last - then) / (len(self._steps) - 1)
+        to_do = (1.0 - fraction) / (fraction - before)
+        return f"{_duration(to_do * (now - then) if overdue else to_do * (last - then) - (now - last))} left"
 
 
 def _watched() -> bool:
