@@ -566,11 +566,11 @@ def _rounded_hint(column: pl.Series) -> str | None:
         large = (column.cast(library.Float64).abs() >= _EXACT).fill_null(False)
     else:
         return None
-    texts = column.cast(library.String)
-    for row in np.flatnonzero(large.to_numpy()).tolist():
-        exact = Decimal(texts[row])
+    texts = column.filter(large).cast(library.String).to_list()
+    for row, text in zip(np.flatnonzero(large.to_numpy()).tolist(), texts, strict=True):
+        exact = Decimal(text)
         if Decimal(float(exact)) != exact:
-            cell, fate = f"{texts[row]} (row {row + 1})", "would be rounded and are most probably identifiers"
+            cell, fate = f"{text} (row {row + 1})", "would be rounded and are most probably identifiers"
             return f"column {column.name!r} holds whole numbers beyond 2^53, such as {cell}, which {fate}"
     return None
 
