@@ -218,14 +218,16 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         seed = _seed(self.random_state)
         solver = solvers.solver_of(self.solver, len(data), self.dtype)
         with (
-            bar(type(self).__name__, show=self.progress, long=len(data) > 2000) as stage,
+            bar(type(self).__name__, show=self.progress) as stage,
             threads.single_blas(float(len(data)) ** 3 / 3.0),
         ):
             objective = choice.Objective(density, noise_var, signal_var)
+            share = 0.0
             searching = not complete and choice.tells_noise(data, objective)
             if searching:
                 jobs = threads.count() if self.n_jobs is None else effective_n_jobs(self.n_jobs)
-                done = stage("choosing", 0.5)
+                share = choice.share_of_time(len(data), self.max_trials)
+                done = stage("choosing", share)
                 trials = choice.choose(data, fixed, objective, seed=seed, budget=self.max_trials, jobs=jobs, done=done)
             else:
                 trials = [choice.default(fixed, data, objective)]
@@ -240,7 +242,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             self.kernel_ = best.kernel(self.dtype)
             signal = signal_var if signal_var is not None else 1.0
             noise = noise_var if noise_var is not None else best.noise_ratio * signal
-            self._posterior = self._conditioned(data, noise, signal, solver, stage, 0.5 if searching else 1.0)
+            self._posterior = self._conditioned(data, noise, signal, solver, stage, 1.0 - share)
         if noise_var is None and signal_var is None:
             data = self._rescaled(data, noise)
         # The posterior has the points in its own form: the features are not kept a second time.
@@ -401,7 +403,7 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
     random_state : int or RandomState or None
         For the subset that kernels are compared on, where there are many points.
     progress : bool, optional
-        Whether to show a progress bar; by default if it takes long and standard error is a terminal.
+        Whether to show a progress bar; by default when three seconds have passed, on a terminal or in a notebook.
     solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
         A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the client that is active). "auto"
         factors up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and
@@ -561,7 +563,7 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     random_state : int or RandomState or None
         For the subset that kernels are compared on, where there are many points.
     progress : bool, optional
-        Whether to show a progress bar; by default if it takes long and standard error is a terminal.
+        Whether to show a progress bar; by default when three seconds have passed, on a terminal or in a notebook.
     solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
         A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the client that is active). "auto"
         factors up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and

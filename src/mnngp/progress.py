@@ -38,12 +38,11 @@ class Stages:
 
 
 @contextmanager
-def bar(title: str, *, show: bool | None = None, long: bool | None = None) -> Iterator[Stages]:
+def bar(title: str, *, show: bool | None = None) -> Iterator[Stages]:
     """Show a bar on standard error or in the notebook, and give a function that opens a stage of it.
 
     A stage has a name and a share of the whole; what it returns is told of finished parts of the stage, which add up to one.
     ``show`` None: when ``PATIENCE`` seconds have passed and somebody is looking; True: at once, wherever standard error leads.
-    ``long`` means nothing any more.
     """
     if not (_watched() if show is None else show):
         yield Stages(lambda name, share: lambda part: None, lambda line: None)

@@ -114,7 +114,7 @@ def predict(
     if encoder.task == "classification":
         # As predict_proba, which keeps the variance to itself: it is what takes the time, and need not be computed twice.
         mean, variance = fitted._posterior.mean_and_variance(fitted._inputs(X))
-        probability = fitted._calibrated()(fitted._means(mean), variance)
+        probability = fitted._calibration()(fitted._means(mean), variance)
         deviation = float(fitted._unit[0]) * (variance + fitted._noise) ** 0.5
         columns = {"prediction": fitted.classes_[probability.argmax(axis=1)]}
         columns |= {f"P({label})": probability[:, number] for number, label in enumerate(fitted.classes_)}

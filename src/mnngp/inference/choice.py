@@ -304,6 +304,12 @@ def _refined(
     return sorted(seen.values(), key=lambda trial: -trial.score) + others
 
 
+def share_of_time(places: int, budget: int) -> float:
+    """Roughly how much of a fit's time is spent here, and not on the factorisation of all places."""
+    choosing, factorising = budget * 9.0 * min(places, LARGEST) ** 3, places**3 / 3.0
+    return choosing / (choosing + factorising)
+
+
 def best_signal(trial: Trial, data: Observations, noise_var: float, seed: Any) -> float:
     """The signal variance with the largest evidence for a given noise variance, from at most ``LARGEST`` places."""
     few, points = _few(data, np.random.default_rng(seed))
