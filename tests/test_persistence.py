@@ -91,15 +91,21 @@ def test_ordered_phase_round_trip(tmp_path):
 
 def rewrite(path, change, compression=zipfile.ZIP_STORED):
     """Change the header, with a digest that fits: what somebody who knows the format could do."""
-    with zipfile.ZipFile(path) as archive:
+    path.write_bytes(rewritten(path.read_bytes(), change, compression))
+
+
+def rewritten(data, change, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     header = json.loads(members["model.json"])
     change(header, members)
     members["model.json"] = json.dumps(header).encode()
     members["model.sha256"] = hashlib.sha256(members["model.json"]).hexdigest().encode()
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        for name, part in members.items():
+            archive.writestr(name, part)
+    return buffer.getvalue()
 
 
 def test_truncated(saved):
@@ -180,16 +186,18 @@ def test_a_changed_array_is_noticed(saved):
         (lambda h, m: h.pop("kernel"), "kernel is missing in model.json"),
         (lambda h, m: h["arrays"].pop("factor"), "the array factor is missing"),
         (lambda h, m: m.pop("factor.npy"), "factor.npy is missing"),
+        (lambda h, m: m.update({"precision.npy": b""}), "precision.npy is not in its header"),
+        (lambda h, m: h.update(noise=1e308) or replaced("unit", with_value(1e10))(h, m), "noise must be finite in the units"),
         (lambda h, m: h["arrays"].update(classes="0"), "the array 'classes' is none that such a model has"),
         (lambda h, m: h.update(factored=False), "the array 'factor' is none that such a model has"),
     ],
 )
 def test_headers_that_do_not_fit(saved, change, message):
     rewrite(saved, change)
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(ModelFileError, match=message):
         mnngp.load(saved)
-    assert time.perf_counter() - began < 2.0  # 5 ms, on a busy machine more
+    assert time.process_time() - began < 1.0  # of a processor, busy or not; 5 ms
 
 
 def replaced(name, array):
@@ -730,9 +738,8 @@ def test_forged_files(originals, tmp_path):
     try:
         for number in range(400):
             data, points, _ = originals[names[number % len(names)]]
-            path.write_bytes(data)
-            rewrite(path, lambda header, members: forged(header, members, rng))
-            before, began = tracemalloc.get_traced_memory()[0], time.perf_counter()
+            path.write_bytes(rewritten(data, lambda header, members: forged(header, members, rng)))
+            before, began = tracemalloc.get_traced_memory()[0], time.process_time()
             tracemalloc.reset_peak()
             try:
                 model = mnngp.load(path)
@@ -746,7 +753,7 @@ def test_forged_files(originals, tmp_path):
                     warnings.simplefilter("ignore")
                     assert [len(value) for value in answers(model, np.asarray(points))] == [3, 3]
                 assert tracemalloc.get_traced_memory()[1] - before < 2 * len(data) + (32 << 20)
-            assert time.perf_counter() - began < 10.0
+            assert time.process_time() - began < 10.0
     finally:
         tracemalloc.stop()
     assert 200 < refused < 390

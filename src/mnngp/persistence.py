@@ -151,9 +151,10 @@ def restore(path: Any, classes: Mapping[str, type]) -> Any:
         try:
             header = _checked_header(text.tobytes(), classes)
             known, arrays = _Sizes(header), {}
-            for name in known.in_order(header["arrays"]):
-                if f"{name}.npy" not in members:
-                    raise InputError(f"{name}.npy is missing")
+            names = known.in_order(header["arrays"])
+            for part in {"model.json", "model.sha256", *(f"{name}.npy" for name in names)} ^ set(members):
+                raise InputError(f"{part} is {'not in its header' if part in members else 'missing'}")
+            for name in names:
                 known.check_length(name, members[f"{name}.npy"].file_size)
                 memory, digest = _read(path, archive, members[f"{name}.npy"])
                 if digest != header["arrays"][name]:
@@ -335,6 +336,10 @@ class _Sizes:
             raise InputError(f"feature_names must be {sizes['d']} names or none, got {len(header['feature_names'])}")
         if header.get("flat") and sizes["k"] != 1:
             raise InputError(f"flat must be false for {sizes['k']} targets, got true")
+        for what in ("signal_var", "noise"):
+            largest = header[what] * float(arrays["unit"].max()) ** 2
+            if not math.isfinite(largest):
+                raise InputError(f"{what} must be finite in the units of the targets, got {header[what]} times the square of unit")
         if header.get("classes_are_objects") and arrays["classes"].dtype.kind != "U":
             raise InputError(f"classes must be texts if they are objects, got {arrays['classes'].dtype}")
         if "factor" in arrays:
