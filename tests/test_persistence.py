@@ -674,6 +674,18 @@ def test_damaged_files(originals, tmp_path):
     assert 400 < refused < 600  # some are in time stamps
 
 
+def test_the_header_of_a_large_array(originals, tmp_path):
+    """Too large for the archive's own checksum to be reached before NumPy parses the header: our digest must be there first."""
+    data, path, rng = originals["factor of 361 kB"][0], tmp_path / "m", np.random.default_rng(3)
+    start = data.index(b"\x93NUMPY", data.index(b"factor.npy"))
+    for place in range(start, start + 128):
+        changed = bytearray(data)
+        changed[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        with pytest.raises(ModelFileError, match="damaged"):
+            mnngp.load(path)
+
+
 ODD_VALUES = (
     10**7, 10**12, 2**63, 10**4000, -1, 0, 1, 2, True, False, None, "", "4", "NaN", "-Infinity", "x" * 2000, "\ud800", 1.5, -0.0,
     1e-320, 1e308, -1e308, math.nan, math.inf, -math.inf, [], [1], [[1.0]], [1.0, math.nan, -2.0], [None] * 50, {}, {"a": 1},
