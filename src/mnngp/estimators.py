@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Matrix = NDArray[Any]
 _KERNEL_PARAMETERS = ("depth", "rank", "weight_var", "bias_var", "kind")
 _LARGEST_TARGET = 1e150
+_LARGEST_UNIT = 1e153  # whose square is a number
 _WEIGHTS = 1e-100, 1e100  # sample weights that are not zero
 _IMPOSSIBLE = (
     "noise_var is 0, but rows {} and {} of X are equal and their targets differ: no function without noise does that; give a "
@@ -281,6 +282,11 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         if self._shared_scale:
             scale = np.full(len(scale), np.mean(scale))
         root = np.sqrt(np.where(scale > 0.0, scale, 1.0))
+        if np.max(root) * np.max(self._unit) > _LARGEST_UNIT:
+            raise InputError(
+                f"y is of the size {np.max(self._unit):.0e} and the kernel of {np.max(root) ** -2.0:.0e}: the signal variance "
+                "overflows; scale y down"
+            )
         self._posterior.divide_targets(root)
         self._unit = self._unit * root
         return data.standardized(np.zeros(len(root)), root)

@@ -536,6 +536,7 @@ _PARAMETERS: dict[str, Callable[[str, Any], object]] = {  # those that may not b
     "max_trials": lambda name, value: _whole(name, value, 1, _LARGEST_INT),
     "random_state": lambda name, value: _whole(name, value, 0, 2**32 - 1),
     "solver": lambda name, value: checks.one_of(name, value, solvers.WORDS),
+    "n_jobs": lambda name, value: _whole(name, value, -_LARGEST_INT, _LARGEST_INT),
 }
 
 
