@@ -16,9 +16,9 @@ from mnngp.data import load, standardised
 from mnngp.errors import InputError
 from mnngp.experiments import cells, figures, report, runner, selection, tables
 from mnngp.experiments.protocol import Protocol
-from mnngp.experiments.store import _COLUMNS, Store, StoreError
+from mnngp.experiments.store import Store, StoreError, _columns
 from mnngp.finite import MaxoutNetwork, Training, predict, train
-from tests.made_up import result
+from tests.made_up import result, sealed
 
 MNNGP = Path(sys.executable).with_name("mnngp")
 FINITE = {"kind": "finite", "width": [5, 20], "rank": [2, 3], "depth": [1, 3], "weight_std": [0.01, 0.1], "bias_std": [0.1, 1.0]}
@@ -314,11 +314,11 @@ def test_a_store_from_before_finite_networks_is_read_and_goes_on(tmp_path):
     old = tmp_path / "old.sqlite"
     with Store.open(path) as store:
         about = store._run()
-        cells_ = [(key, *[getattr(one, name) for name in _COLUMNS[:-2]]) for _, key, one in store.news(0)]
+        cells_ = [(key, *[getattr(one, name) for name in _columns(1)]) for _, key, one in store.news(0)]
     connection = sqlite3.connect(old)
     connection.executescript(FORMAT_1)
     connection.executemany("INSERT INTO run VALUES (?, ?)", about.items())
-    connection.executemany(f"INSERT INTO cell VALUES ({', '.join('?' * (len(_COLUMNS) - 1))})", cells_[:-2])
+    connection.executemany(f"INSERT INTO cell VALUES ({', '.join('?' * len(cells_[0]))})", cells_[:-2])
     connection.execute(f"PRAGMA application_id = {0x6D6E6E67}")
     connection.execute("PRAGMA user_version = 1")
     connection.commit()
@@ -327,7 +327,7 @@ def test_a_store_from_before_finite_networks_is_read_and_goes_on(tmp_path):
         assert [replace(one, width=None) for one in store.results()] == whole[:-2]
     assert numbers(swept(old, protocol)) == numbers(whole)
     with Store.open(old) as store:
-        assert store._value("PRAGMA user_version") == 2
+        assert store._value("PRAGMA user_version") == 3
 
 
 @pytest.mark.parametrize("change", ["weight_var = -1.0", "width = NULL", "kind = 'nngp'"])
@@ -339,6 +339,7 @@ def test_a_network_that_cannot_be_is_refused(run, tmp_path, change):
     connection.execute(f"UPDATE cell SET {change} WHERE kind = 'finite'")
     connection.commit()
     connection.close()
+    sealed(path)
     with Store.open(path) as store, pytest.raises(StoreError, match="holds a network that cannot be"):
         store.results()
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 _BETWEEN = ("mnngp", "sklearn", "joblib", "numba")  # packages that stand between a user's line and the reason for a warning
 
@@ -59,12 +62,36 @@ class AccuracyWarning(UserWarning):
     """A result is less accurate than usual; the text says by how much and what to do."""
 
 
-def warn_of_accuracy(text: str) -> None:
+class NoiseWarning(AccuracyWarning):
+    """A covariance matrix could not be factored until its noise variance was raised."""
+
+
+_heard: ContextVar[list[tuple[type[AccuracyWarning], str]] | None] = ContextVar("heard", default=None)
+
+
+@contextmanager
+def heard() -> Iterator[list[tuple[type[AccuracyWarning], str]]]:
+    """Collect what is warned of inside, for the caller to pass on, instead of giving it.
+
+    Of this thread alone, and in spite of all filters: ``warnings.catch_warnings`` is the whole process's.
+    """
+    collected: list[tuple[type[AccuracyWarning], str]] = []
+    token = _heard.set(collected)
+    try:
+        yield collected
+    finally:
+        _heard.reset(token)
+
+
+def warn_of_accuracy(text: str, category: type[AccuracyWarning] = AccuracyWarning) -> None:
     """Give an ``AccuracyWarning`` at the line that called the package, however deep inside it the reason was found.
 
     (For our own frames ``skip_file_prefixes`` would do, from Python 3.12 on.)
     """
+    if (collected := _heard.get()) is not None:
+        collected.append((category, text))
+        return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _BETWEEN:
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, AccuracyWarning, stacklevel=level)
+    warnings.warn(text, category, stacklevel=level)

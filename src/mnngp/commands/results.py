@@ -50,10 +50,11 @@ def table(
     from mnngp.experiments.store import Store
 
     with Store.open(run) as store:
-        planned, about = store.protocol.repeats, store.about()
+        results, planned = store.results(), store.protocol.repeats
+        about = store.about(results)
         if repeats is not None and repeats > planned:
             raise InputError(f"repeats must be at most {planned}, as many as the run has, got {repeats}")
-        rows = selection.rows(store.results(), repeats or planned)
+        rows = selection.rows(results, repeats or planned)
     if about["open"] and repeats is None:
         typer.echo(f"{about['done']:,} of {about['cells']:,} cells are done; --repeats N looks at the first N repeats", err=True)
     lines = tables.lines(rows, ranks=ranks, missing=missing)

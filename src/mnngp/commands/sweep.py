@@ -39,7 +39,9 @@ def sweep(
         str | None,
         typer.Option(metavar="ADDRESS", help="Compute on a running Dask cluster, such as tcp://10.0.0.1:8786.", show_default=False),
     ] = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try cells again that failed before.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try cells again that failed before, or were damaged.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
 ) -> None:
     """Run all cells of a protocol, or those that are not done yet.
@@ -57,11 +59,15 @@ def sweep(
         raise typer.Exit(130) from None
     seconds = time.monotonic() - start
     if as_json:
-        facts = {"path": str(path), **{key: about[key] for key in ("cells", "done", "failed", "diverged")}, "seconds": seconds}
+        counts = {key: about[key] for key in ("cells", "done", "failed", "diverged", "inaccurate")}
+        facts = {"path": str(path), **counts, "seconds": seconds}
         typer.echo(json.dumps(facts))
     else:
         diverged = f", {about['diverged']:,} diverged" if about["diverged"] else ""
-        typer.echo(f"{about['done']:,} of {about['cells']:,} cells are done{diverged}, in {path} ({_duration(seconds)})")
+        inaccurate = f", {about['inaccurate']:,} of them less accurately than usual" if about["inaccurate"] else ""
+        typer.echo(
+            f"{about['done']:,} of {about['cells']:,} cells are done{inaccurate}{diverged}, in {path} ({_duration(seconds)})"
+        )
     if about["failed"]:
         typer.echo(f"error: {about['failed']:,} cells failed; mnngp sweep --retry-failed tries them again", err=True)
         raise typer.Exit(1)
@@ -113,7 +119,10 @@ class Display:
 
         self.title, self.console = _printable(title), Console(stderr=True, highlight=False)
         self.live: Any = None
-        self.total = self.count = self.failed = self.ours = 0
+        self.total = self.ours = 0
+        # Finished cells, and those of them that failed: another process may open these again.
+        self.cells: set[tuple[Setting, int]] = set()
+        self.failed: set[tuple[Setting, int]] = set()
         self.phase, self.error = "", ""
         self.started = self.told = time.monotonic()
         self.accuracies: dict[Setting, list[float]] = defaultdict(list)
@@ -136,7 +145,7 @@ class Display:
         self.total = total
         self._take(finished)
         self.started = time.monotonic()
-        already = f", {self.count:,} of them done before" if self.count else ""
+        already = f", {len(self.cells):,} of them done before" if self.cells else ""
         self._say(f"{self.title}: {total:,} cells{already}")
 
     def preparing(self, split: Split) -> None:
@@ -150,7 +159,7 @@ class Display:
         for result in results:
             if result.status == "failed":
                 self._say(f"failed: {_network(Setting.of(result))}: {result.error}")
-        if self.live is None and results and (time.monotonic() > self.told + _EVERY or self.count == self.total):
+        if self.live is None and results and (time.monotonic() > self.told + _EVERY or len(self.cells) == self.total):
             self._say(" · ".join(self._facts()))
 
     def waiting(self, cells: int) -> None:
@@ -171,8 +180,9 @@ class Display:
         from mnngp.experiments.selection import Setting
 
         for result in results:
-            self.count += 1
-            self.failed += result.status == "failed"
+            cell = Setting.of(result), result.repeat
+            self.cells.add(cell)
+            (self.failed.add if result.status == "failed" else self.failed.discard)(cell)
             if result.validation_accuracy is not None:
                 self.accuracies[Setting.of(result)].append(result.validation_accuracy)
 
@@ -182,13 +192,13 @@ class Display:
         self.console.print(_printable(text), markup=False, soft_wrap=True)
 
     def _facts(self) -> list[str]:
-        facts = [f"{self.count:,} of {self.total:,} cells"]
+        facts = [f"{len(self.cells):,} of {self.total:,} cells"]
         seconds = time.monotonic() - self.started
         if self.ours and seconds > 0.0:
             rate = self.ours / seconds
-            facts += [f"{rate:.3g} a second", f"{_duration((self.total - self.count) / rate)} left"]
+            facts += [f"{rate:.3g} a second", f"{_duration((self.total - len(self.cells)) / rate)} left"]
         if self.failed:
-            facts.append(f"{self.failed:,} failed")
+            facts.append(f"{len(self.failed):,} failed")
         best = self._best()
         return [*facts, f"best {best}"] if best and self.live is None else facts
 
@@ -208,7 +218,7 @@ class Display:
         from rich.text import Text
 
         line = Table.grid(padding=(0, 2))
-        line.add_row(ProgressBar(total=max(1, self.total), completed=self.count, width=30), Text(" · ".join(self._facts())))
+        line.add_row(ProgressBar(total=max(1, self.total), completed=len(self.cells), width=30), Text(" · ".join(self._facts())))
         best = [Text(f"best validation accuracy {one}", style="green") for one in self._best().split("; ") if one]
         return Group(Text(self.title, style="bold"), line, Text(self.phase, style="dim"), *best)
 

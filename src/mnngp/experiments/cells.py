@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from mnngp import finite
 from mnngp.data import Images, standardised
-from mnngp.errors import MnngpError
+from mnngp.errors import MnngpError, NoiseWarning, heard
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels import layout, sphere, threads
@@ -43,6 +43,7 @@ _KEPT = 1 << 31  # bytes of angles that are kept for all networks of a split; mo
 _PART = 1 << 17  # pairs of images at a time, which stay in a core's cache; for many training images more,
 _ROWS = layout.TASK  # because rows come in multiples of these: so products are the same, kept or not
 _SHARPEST = 1e6
+_TOLD = 3  # warnings of a cell
 
 
 class Test:
@@ -70,6 +71,8 @@ class Prepared:
         self.images = _Split(protocol, images, test, split)
         self.infinite = _Infinite(protocol, self.images) if set(kinds) - {"finite"} else None
         self.finite = _Finite(protocol, self.images) if "finite" in kinds else None
+        # The paper raises the noise where a matrix cannot be factored; ``noise_var`` and ``attempts`` tell. Else it is a warning.
+        self.expected: tuple[type[NoiseWarning], ...] = (NoiseWarning,) if protocol.policy == "paper" else ()
 
     def outcomes(self, groups: Sequence[Group], step: Step) -> Iterator[tuple[Group, int, Outcome, float]]:
         """Compute the cells of some groups: each with its depth, its outcome and its seconds.
@@ -78,16 +81,34 @@ class Prepared:
         """
         if self.finite is not None and groups[0].kind == "finite":
             start = time.perf_counter()
-            outcomes = _caught(lambda: self.finite.cells(groups, step))  # type: ignore[union-attr]
+            outcomes = self._caught(lambda: self.finite.cells(groups, step), len(groups))  # type: ignore[union-attr]
             seconds = (time.perf_counter() - start) / len(groups)
-            for index, group in enumerate(groups):
-                yield group, group.depths[0], outcomes[index] if isinstance(outcomes, list) else outcomes, seconds
+            for group, outcome in zip(groups, outcomes, strict=True):
+                yield group, group.depths[0], outcome, seconds
             return
         for group in groups:
             for depth in group.depths:
                 start = time.perf_counter()
-                outcome = _caught(lambda group=group, depth=depth: self.infinite.cell(group, depth, step))  # type: ignore[misc, union-attr]
+                (outcome,) = self._caught(lambda group=group, depth=depth: [self.infinite.cell(group, depth, step)])  # type: ignore[misc, union-attr]
                 yield group, depth, outcome, time.perf_counter() - start
+
+    def _caught(self, compute: Callable[[], list[Outcome]], count: int = 1) -> list[Outcome]:
+        """What it computes, with what it warned of; an error is an outcome, whatever it is: the other cells go on."""
+        with heard() as warned:
+            try:
+                outcomes = compute()
+            except Exception as error:
+                text = f"{type(error).__name__}: {error}".encode(errors="replace").decode()  # without lone surrogates
+                outcomes = [{"status": "failed", "error": text}] * count
+        warning = _text(text for category, text in warned if not issubclass(category, self.expected))
+        return [outcome | {"warning": warning} for outcome in outcomes]
+
+
+def _text(warned: Iterable[str]) -> str | None:
+    """Warnings as one text, a line for each. A deep network may have one for each layer: the first ones tell."""
+    lines = list(dict.fromkeys(" ".join(text.split()) for text in warned))
+    more = [f"… and {len(lines) - _TOLD} more of the kind"] if len(lines) > _TOLD else []
+    return "\n".join(lines[:_TOLD] + more) or None
 
 
 @contextmanager
@@ -108,14 +129,6 @@ def limited(small: bool, kinds: Collection[str]) -> Iterator[None]:
             yield
         finally:
             torch.set_num_threads(before)
-
-
-def _caught(compute: Callable[[], Any]) -> Any:
-    """What it computes; an error is an outcome, whatever it is: the other cells go on."""
-    try:
-        return compute()
-    except Exception as error:
-        return {"status": "failed", "error": f"{type(error).__name__}: {error}"}
 
 
 class _Split:

@@ -24,7 +24,6 @@ import queue
 import threading
 import time
 import uuid
-import warnings
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
@@ -36,7 +35,7 @@ from threadpoolctl import threadpool_limits
 from mnngp import __version__
 from mnngp.connection import client_at, distributed, local
 from mnngp.data import Images
-from mnngp.errors import AccuracyWarning, ClusterError, MissingExtraError
+from mnngp.errors import ClusterError, MissingExtraError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.experiments.runner import SMALL, Sweep, Unit, Watcher
@@ -265,8 +264,7 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
                     self.kept.popitem(last=False)
                 data = Prepared(self.protocol, self.images, self.test, unit.split, kinds)
             self.kept[unit.split] = data
-        with self._alone(unit), warnings.catch_warnings():
-            warnings.simplefilter("ignore", AccuracyWarning)  # what had to be added to the noise is in each result
+        with self._alone(unit):
             return list(data.outcomes(unit.groups, _go_on))
 
     def _alone(self, unit: Unit) -> AbstractContextManager[None]:

@@ -463,7 +463,8 @@ def _axes(panel: int) -> Figure:
 
 def _plus_minus(candidate: Candidate) -> str:
     spread = candidate.test_accuracy
-    return "" if spread is None or spread.deviation is None else f" ± {spread.deviation:.4f}"
+    text = "" if spread is None or spread.deviation is None else f" ± {spread.deviation:.4f}"
+    return f"{text}, less accurate than usual" if candidate.warned else text
 
 
 def _apart(sizes: Sequence[int]) -> list[int]:

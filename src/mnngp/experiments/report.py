@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
@@ -24,7 +24,7 @@ from mnngp import __version__
 from mnngp.errors import InputError, MissingExtraError
 from mnngp.experiments import figures, selection, tables
 from mnngp.experiments.selection import Row
-from mnngp.experiments.tables import NOTHING, dataset_name, network_name
+from mnngp.experiments.tables import NOTHING, dataset_name, network_name, power
 from mnngp.files import replacing, writable
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ def contents(run: Store | Sequence[Result], title: str | None = None, repeats: i
     if isinstance(run, Sequence):
         results = list(run)
     else:
-        results, about, protocol = run.results(), run.about(), run.protocol.mapping()
+        results, protocol = run.results(), run.protocol.mapping()
+        about = run.about(results)  # of the same moment: the run may be under way
         title = title or run.protocol.title
         repeats = run.protocol.repeats if repeats is None else repeats
         if repeats > run.protocol.repeats:
@@ -139,6 +140,7 @@ def contents(run: Store | Sequence[Result], title: str | None = None, repeats: i
         "protocol_json": json.dumps(protocol, ensure_ascii=False),
         "facts": facts(results, about),
         "failures": failures(results),
+        "inaccuracies": inaccuracies(results),
         "noise": raised_noise(results),
         "data": _script_safe(drawn),
     }
@@ -201,6 +203,8 @@ def summary(
             )
     if failed := sum(result.status == "failed" for result in results):
         said.append(f"{failed:,} {_plural(failed, 'cell')} failed; see below.")
+    if inaccurate := sum(result.warning is not None for result in results):
+        said.append(f"{inaccurate:,} {_plural(inaccurate, 'cell')} were computed less accurately than usual; see below.")
     if diverged := sum(result.status == "diverged" for result in results):
         said.append(f"Of the networks of finite width {diverged:,} diverged: {'it is' if diverged == 1 else 'they are'} left out.")
     return said
@@ -249,7 +253,7 @@ def detail(row: Row) -> dict[str, str]:
         "network": tables.row_name(row),
         "selected": tables.model_name(best.setting) if best else NOTHING,
         "validation": number(best.validation_accuracy if best else None),
-        "test": tables.spread(best.test_accuracy if best else None),
+        "test": tables.marked(best),
         "log loss": number(best.test_log_loss if best else None),
         "largest noise": power(best.noise_var if best else None),
         "candidates": f"{len(row.candidates):,}" + (f" of {row.total:,}" if row.total > len(row.candidates) else ""),
@@ -295,15 +299,25 @@ def facts(results: Sequence[Result], about: Mapping[str, Any]) -> list[tuple[str
 
 
 def failures(results: Sequence[Result]) -> dict[str, Any]:
-    """Failed cells by their error, the most frequent first."""
-    by_error: dict[str, list[Result]] = defaultdict(list)
-    for result in results:
-        if result.status != "done":
-            by_error[result.error or "no error was recorded"].append(result)
-    ranked = sorted(by_error.items(), key=lambda item: -len(item[1]))
+    """Failed cells by their error."""
+    return _by_reason((result.error or "no error was recorded", result) for result in results if result.status != "done")
+
+
+def inaccuracies(results: Sequence[Result]) -> dict[str, Any]:
+    """Cells that are less accurate than usual by what was warned of."""
+    return _by_reason((line, result) for result in results for line in (result.warning or "").splitlines())
+
+
+def _by_reason(cells: Iterable[tuple[str, Result]]) -> dict[str, Any]:
+    """Cells by their reason, the most frequent first."""
+    by_reason: dict[str, list[Result]] = defaultdict(list)
+    for reason, result in cells:
+        by_reason[reason].append(result)
+    ranked = sorted(by_reason.items(), key=lambda item: -len(item[1]))
     return {
         "rows": [
-            {"count": len(cells), "error": error, "cells": [_cell(cell) for cell in cells[:5]]} for error, cells in ranked[:_MOST]
+            {"count": len(cells), "reason": reason, "cells": [_cell(cell) for cell in cells[:5]]}
+            for reason, cells in ranked[:_MOST]
         ],
         "more": max(0, len(ranked) - _MOST),
     }
@@ -368,11 +382,6 @@ def _words(value: Any) -> str:
 def number(value: float | None) -> str:
     """Four digits, or a dash."""
     return NOTHING if value is None else f"{value:.4f}"
-
-
-def power(value: float | None) -> str:
-    """A noise variance: 1e-7, not 1e-07."""
-    return NOTHING if value is None else f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-").replace("e+0", "e+")
 
 
 def to_the_minute(text: str) -> str:

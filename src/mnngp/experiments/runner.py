@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 import time
 import typing
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any
 
 from mnngp import __version__
 from mnngp.data import Images
-from mnngp.errors import AccuracyWarning, InputError
+from mnngp.errors import InputError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.experiments.store import Result, Store, commit, now
@@ -123,10 +122,7 @@ def run(protocol: Protocol, store: Store, images: Images, watcher: Watcher | Non
     Other processes may do the same with the same store. A cell that fails is recorded with its error. An interrupt (Ctrl-C) ends
     it: what was being computed is given up, what is committed stays, and the next call goes on.
     """
-    with warnings.catch_warnings():
-        # What had to be added to the noise is in each result.
-        warnings.simplefilter("ignore", AccuracyWarning)
-        Sweep(protocol, store, images, watcher).run()
+    Sweep(protocol, store, images, watcher).run()
 
 
 class Sweep:
@@ -144,12 +140,20 @@ class Sweep:
         self.last, self.looked = 0, 0.0  # the last of them, and when that was
 
     def run(self) -> None:
+        """Until the store has all cells: it alone knows what is finished, and another process may open failed ones again."""
         self.watcher.begin(len(self.protocol), self._look())
-        while self.open:
-            if not self._run_open():
+        while self.open or self._opened_again():
+            if not self._run_open() and self.open:
                 self.watcher.waiting(sum(map(len, self.open)))
                 time.sleep(_POLL)
             self.watcher.finished(self._look())
+
+    def _opened_again(self) -> bool:
+        """Whether cells that were finished are not in the store any more; they are open then."""
+        finished = self.store.keys()
+        self.known &= finished
+        self.open = [unit for unit in units(self.protocol) if not finished.issuperset(unit.names())]
+        return bool(self.open)
 
     def _run_open(self) -> bool:
         """Compute units that nobody else is computing; whether there were any."""
@@ -237,7 +241,7 @@ class Sweep:
             if any(group.depths for group in missing):
                 yield Unit(unit.number, tuple(group for group in missing if group.depths))
             else:
-                self.store.release(unit.number)
+                self._close(unit)
 
     def _missing(self, group: Group) -> Group:
         finished = self.store.has(group)
@@ -245,11 +249,15 @@ class Sweep:
 
     def _commit(self, unit: Unit, finished: Finished) -> None:
         self.store.add(finished)
-        self.store.release(unit.number)
         self.known |= {key for key, _ in finished}
-        self.open = [other for other in self.open if other.number != unit.number]
+        self._close(unit)
         others = self._look() if time.monotonic() > self.looked + _POLL else []
         self.watcher.finished([result for _, result in finished] + others)
+
+    def _close(self, unit: Unit) -> None:
+        """The store has all of a unit."""
+        self.store.release(unit.number)
+        self.open = [other for other in self.open if other.number != unit.number]
 
     def _compute(self, data: Prepared, unit: Unit) -> Finished:
         return self._results(data.outcomes(unit.groups, self._step))
@@ -262,9 +270,8 @@ class Sweep:
             raise _Stopped
 
     def _result(self, group: Group, depth: int, seconds: float, outcome: dict[str, Any]) -> Result:
-        nothing = dict.fromkeys(
-            ("validation_accuracy", "validation_log_loss", "test_accuracy", "test_log_loss", "noise_var", "attempts", "error")
-        )
+        scores = ("validation_accuracy", "validation_log_loss", "test_accuracy", "test_log_loss", "noise_var", "attempts")
+        nothing = dict.fromkeys((*scores, "error", "warning"))
         return Result(
             dataset=self.protocol.dataset,
             n_train=group.split.n_train,

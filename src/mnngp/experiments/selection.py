@@ -120,6 +120,21 @@ class Candidate:
         return max((result.noise_var for result in self.results if result.noise_var is not None), default=None)
 
     @property
+    def raised(self) -> int:
+        """How many repeats could not be factored with the noise asked for."""
+        return sum((result.attempts or 1) > 1 for result in self.results)
+
+    @property
+    def warned(self) -> int:
+        """How many repeats are less accurate than usual."""
+        return sum(result.warning is not None for result in self.results)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Why they are, each reason once."""
+        return list(dict.fromkeys(line for result in self.results for line in (result.warning or "").splitlines()))
+
+    @property
     def seconds(self) -> float | None:
         """Of one repeat, on average."""
         return _mean_or_none(result.seconds for result in self.results)
@@ -161,6 +176,11 @@ class Row:
     def total(self) -> int:
         """How many candidates there are, whatever became of them."""
         return len(self.candidates) + self.incomplete + self.failed + self.diverged
+
+    @property
+    def inaccurate(self) -> int:
+        """How many complete candidates have a repeat that is less accurate than usual."""
+        return sum(candidate.warned > 0 for candidate in self.candidates)
 
     @property
     def best(self) -> Candidate | None:

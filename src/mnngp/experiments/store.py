@@ -7,21 +7,30 @@ file, and works where the file system has locks but no shared memory (NFS).
 Who works on what is not in the store but in locks of the operating system, a byte of the file ``RUN.sqlite.lock`` for each group.
 They go with the process that holds them, however it ends: nothing stays claimed by the dead, and there is no clock or heartbeat.
 
-A store may come from a stranger. Only a file with exactly our tables is opened, and what it holds is data: values are checked as
-they are read, the protocol as one from a file, and nothing in it is run.
+*Damage.* Every row has a checksum over all that is in it, and the table ``total`` the number of cells and the sum of their
+checksums. Both are compared with what is read: a changed bit, in a value or in SQLite's own pages, is an error and never another
+number. A checksum is no signature, and a store may come from a stranger. Only a file with exactly our tables is opened, and what it
+holds is data: values are checked as they are read, the protocol as one from a file, and nothing in it is run.
+
+*Formats.* 1: cells without ``width`` and ``training``. 2: without ``warning`` and checksums, and numbered by SQLite, which gives a
+number again once the newest cells are deleted. 3: the present one, where a number is given once. Older ones are read as they are,
+and brought to the present one when they are opened to be added to.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
 import platform
+import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -34,9 +43,11 @@ from mnngp.errors import MnngpError
 from mnngp.experiments.protocol import Group, Protocol
 
 _APPLICATION = 0x6D6E6E67  # "mnng" in the file's header
-_VERSION = 2
+_VERSION = 3
 _PATIENCE = 60.0  # seconds to wait for another process that is writing
 _SHOWN = 12  # differences of protocols
+_REMEDY = "take a copy from before, or another file (-o)"
+_RETRY = "mnngp sweep --retry-failed computes what is damaged again"
 
 
 class StoreError(MnngpError, ValueError):
@@ -50,7 +61,8 @@ class Result:
     ``seconds`` is the time of the cell alone, without the angles that all cells of its split share. ``noise_var`` is the noise
     variance that was used in the end, after ``attempts`` factorisations. A failed cell has an ``error`` and no accuracies; so has a
     network whose training ``diverged``. Of networks of finite ``width``, ``weight_var`` and ``bias_var`` are the squares of the
-    standard deviations, and ``seconds`` the share in what those trained together took.
+    standard deviations, and ``seconds`` the share in what those trained together took. ``warning`` says why a cell is less accurate
+    than usual, a line a reason. Noise that was raised as the protocol's policy says is none: ``noise_var`` and ``attempts`` tell.
     """
 
     dataset: str
@@ -79,25 +91,62 @@ class Result:
     error: str | None
     width: int | None = None  # infinite
     training: str | None = None
+    warning: str | None = None
 
 
 STATUS = ("done", "failed", "diverged")
 _COLUMNS = [one.name for one in fields(Result)]
-_NEW = ("width", "training")  # columns that version 1 does not have
-_TYPES = {"str": "TEXT", "int": "INTEGER", "float": "REAL"}
+_SINCE = {"width": 2, "training": 2, "warning": 3}  # the formats that columns came with
+_ABOUT = ("protocol", "title", "created", "version", "commit", "machine")
+_TYPES = {str: "TEXT", int: "INTEGER", float: "REAL"}
+_NAMES = {kind.__name__: kind for kind in _TYPES}
+_KINDS = [(_NAMES[str(one.type).removesuffix(" | None")], "None" in str(one.type)) for one in fields(Result)]  # may it be empty?
 _DECLARED = {
-    one.name: f'"{one.name}" {_TYPES[str(one.type).removesuffix(" | None")]}'
-    + ("" if str(one.type).endswith("None") else " NOT NULL")
-    for one in fields(Result)
+    name: f'"{name}" {_TYPES[kind]}' + ("" if optional else " NOT NULL")
+    for name, (kind, optional) in zip(_COLUMNS, _KINDS, strict=True)
 }
 
 
-def _tables(columns: Sequence[str]) -> dict[str, str]:
+def _columns(version: int) -> list[str]:
+    return [name for name in _COLUMNS if _SINCE.get(name, 1) <= version]
+
+
+def _tables(version: int = _VERSION) -> dict[str, str]:
     """The tables of a store, as SQLite remembers them."""
+    columns = ", ".join(_DECLARED[name] for name in _columns(version))
+    if version < 3:
+        return {
+            "run": "CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+            "cell": f"CREATE TABLE cell (key TEXT PRIMARY KEY, {columns})",
+        }
+    number = "number INTEGER PRIMARY KEY AUTOINCREMENT"
     return {
-        "run": "CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-        "cell": f"CREATE TABLE cell (key TEXT PRIMARY KEY, {', '.join(_DECLARED[name] for name in columns)})",
+        "run": "CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL)",
+        "cell": f"CREATE TABLE cell ({number}, key TEXT NOT NULL UNIQUE, {columns}, checksum TEXT NOT NULL)",
+        "total": "CREATE TABLE total (cells INTEGER NOT NULL, checksum TEXT NOT NULL)",
     }
+
+
+def _checksum(row: Sequence[Any]) -> str:
+    """Of a row as it is read. Damage agrees with it once in 2⁶⁴ times."""
+    return hashlib.blake2b(json.dumps(row, default=repr).encode(), digest_size=8).hexdigest()
+
+
+def _sum(rows: Iterable[Sequence[Any]]) -> str:
+    """Of the checksums of rows, which are their last values, in any order."""
+    return f"{sum(int(row[-1], 16) for row in rows) % 2**64:016x}"
+
+
+def _row(key: str, result: Result) -> list[Any]:
+    """A cell as SQLite will give it back, and its checksum. What is REAL comes back as a float, and zero without its sign."""
+    values = zip(_KINDS, astuple(result), strict=True)
+    row = [key, *(float(value) + 0.0 if kind is float and value is not None else value for (kind, _), value in values)]
+    return [*row, _checksum(row)]
+
+
+def _is_sound(row: Sequence[Any]) -> bool:
+    """Whether what was read is what was written."""
+    return bool(_checksum(row[:-1]) == row[-1])
 
 
 class Store:
@@ -106,7 +155,7 @@ class Store:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
-        self._columns = _COLUMNS
+        self._version = _VERSION
         self._locks: IO[bytes] | None = None
 
     # --- opening ----------------------------------------------------------------------------------------------------
@@ -159,8 +208,6 @@ class Store:
             if self._value("SELECT count(*) FROM sqlite_master") or self._value("PRAGMA application_id"):
                 self._check()
                 return
-            for table in _tables(_COLUMNS).values():
-                self._connection.execute(table)
             about = {
                 "protocol": protocol.canonical(),
                 "title": protocol.title,
@@ -169,18 +216,34 @@ class Store:
                 "commit": commit() or "",
                 "machine": machine(),
             }
-            self._connection.executemany("INSERT INTO run VALUES (?, ?)", about.items())
+            self._fill(about, [])
             self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            self._connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _fill(self, about: Mapping[str, str], cells: Iterable[tuple[int, str, Result]]) -> None:
+        """Make the tables of the present format, with all that goes into them."""
+        for table in _tables().values():
+            self._connection.execute(table)
+        run = [(name, about[name], _checksum([name, about[name]])) for name in _ABOUT]
+        self._connection.executemany("INSERT INTO run VALUES (?, ?, ?)", run)
+        rows = [[number, *_row(key, result)] for number, key, result in cells]
+        self._connection.executemany(f"INSERT INTO cell VALUES ({', '.join('?' * (len(_COLUMNS) + 3))})", rows)
+        self._connection.execute("INSERT INTO total VALUES (?, ?)", (len(rows), _sum(rows)))
+        self._connection.execute(f"PRAGMA user_version = {_VERSION}")
 
     def _upgrade(self) -> None:
-        """Give a store of version 1 the columns that it does not have."""
+        """Make sure of a store that is to be added to: its format is the present one, its pages and its index are in order."""
         with self._transaction():
-            if self._value("PRAGMA user_version") == 1:
-                for name in _NEW:
-                    self._connection.execute(f"ALTER TABLE cell ADD COLUMN {_DECLARED[name]}")
-                self._connection.execute(f"PRAGMA user_version = {_VERSION}")
-        self._columns = _COLUMNS
+            self._version = self._value("PRAGMA user_version")  # another process may have been quicker
+            if self._version < _VERSION:
+                about, cells = self._run(), [self._cell(row) for row in self._rows(0)]
+                for name in _tables(self._version):
+                    self._connection.execute(f"DROP TABLE {name}")
+                self._fill(dict.fromkeys(_ABOUT, "") | about, cells)
+                self._version = _VERSION
+            if self._value("PRAGMA integrity_check") != "ok":
+                self._connection.execute("REINDEX")
+                if (found := self._value("PRAGMA integrity_check")) != "ok":
+                    raise StoreError(f"{self.path} is damaged: {' '.join(found.split())}; {_REMEDY}")
 
     def _check(self) -> None:
         """Whether this is a store that we can read, with nothing in it but what we put there."""
@@ -194,9 +257,10 @@ class Store:
                     + ("; a newer mnngp reads it" if version > _VERSION else "")
                 )
             found = self._connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-            self._columns = _COLUMNS if version > 1 else _COLUMNS[: -len(_NEW)]
-            if sorted(found) != sorted(("table", name, sql) for name, sql in _tables(self._columns).items()):
-                raise StoreError(f"{self.path} does not have the tables of a store; it was changed or damaged")
+            expected = _tables(version) | ({} if version < 3 else {"sqlite_sequence": "CREATE TABLE sqlite_sequence(name,seq)"})
+            if sorted(found) != sorted(("table", name, sql) for name, sql in expected.items()):
+                raise StoreError(f"{self.path} does not have the tables of a store; it was changed or damaged; {_REMEDY}")
+            self._version = version
         _ = self.protocol
 
     # --- reading ----------------------------------------------------------------------------------------------------
@@ -216,12 +280,21 @@ class Store:
         return [result for _, _, result in self.news(0)]
 
     def news(self, after: int) -> list[tuple[int, str, Result]]:
-        """What was finished after the cell with that number: numbers, keys and results."""
+        """What was finished after the cell with that number: numbers, keys and results. No number is given twice."""
+        with self._transaction("read", "DEFERRED"):  # the cells and their total are of one moment
+            rows = self._rows(after)
+            total = self._total() if after == 0 and self._version > 2 else None
+        cells = [self._cell(row) for row in rows]
+        if total is not None and total != (len(rows), _sum(rows)):
+            raise StoreError(
+                f"{self.path} does not hold just the {total[0]} cells that were stored: it was changed or damaged; {_RETRY}"
+            )
+        return cells
+
+    def keys(self) -> set[str]:
+        """The names of all finished cells."""
         with self._errors("read"):
-            names = ", ".join(f'"{name}"' for name in self._columns)
-            query = f"SELECT rowid, key, {names} FROM cell WHERE rowid > ? ORDER BY rowid"
-            rows = self._connection.execute(query, (after,)).fetchall()
-        return [(number, str(key), self._result(row)) for number, key, *row in rows]
+            return {str(key) for (key,) in self._connection.execute("SELECT key FROM cell")}
 
     def has(self, group: Group) -> set[int]:
         """The depths of a group that are finished."""
@@ -231,31 +304,57 @@ class Store:
             found = self._connection.execute(f"SELECT key FROM cell WHERE key IN ({marks})", list(keys)).fetchall()
         return {keys[key] for (key,) in found}
 
-    def about(self) -> dict[str, Any]:
-        """When and where the run began (created, version, commit, machine), and how far it is, in cells."""
+    def about(self, results: Iterable[Result] | None = None) -> dict[str, Any]:
+        """When and where the run began (created, version, commit, machine), and how far it is, in cells.
+
+        With the ``results`` of a moment, how far it was then. ``inaccurate`` are those of the done cells that have a warning.
+        """
         run = self._run()
         about: dict[str, Any] = {name: run.get(name) or None for name in ("title", "created", "version", "commit", "machine")}
-        with self._errors("read"):
-            count = dict(self._connection.execute("SELECT status, count(*) FROM cell GROUP BY status").fetchall())
-        finished = {status: count.get(status, 0) for status in STATUS}
-        cells = len(self.protocol)
-        return about | {"cells": cells, **finished, "open": max(0, cells - sum(finished.values()))}
+        results = self.results() if results is None else list(results)
+        count = Counter(result.status for result in results)
+        inaccurate = sum(result.status == "done" and result.warning is not None for result in results)
+        finished, cells = {status: count[status] for status in STATUS}, len(self.protocol)
+        return about | {"cells": cells, **finished, "open": max(0, cells - len(results)), "inaccurate": inaccurate}
 
     def _run(self) -> dict[str, str]:
+        checksum = ", checksum" if self._version > 2 else ""
         with self._errors("read"):
-            return {str(name): str(value) for name, value in self._connection.execute("SELECT name, value FROM run")}
+            rows = self._connection.execute(f"SELECT name, value{checksum} FROM run").fetchall()
+        if checksum and (not all(map(_is_sound, rows)) or {row[0] for row in rows} != set(_ABOUT)):
+            raise StoreError(f"{self.path}: what it says of its run is not what was stored: it was changed or damaged; {_REMEDY}")
+        return {str(name): str(value) for name, value, *_ in rows}
+
+    def _rows(self, after: int) -> list[tuple[Any, ...]]:
+        """What the table of cells holds: numbers, keys, values and, where there are some, checksums."""
+        names = [f'"{name}"' for name in _columns(self._version)] + ["checksum"] * (self._version > 2)
+        query = f"SELECT rowid, key, {', '.join(names)} FROM cell WHERE rowid > ? ORDER BY rowid"
+        return self._connection.execute(query, (after,)).fetchall()
+
+    def _total(self) -> tuple[int, str]:
+        """How many cells there are, and the sum of their checksums."""
+        rows = self._connection.execute("SELECT cells, checksum FROM total").fetchall()
+        if len(rows) != 1 or not isinstance(rows[0][0], int) or not re.fullmatch("[0-9a-f]{16}", str(rows[0][1])):
+            raise StoreError(f"{self.path} does not say how many cells it holds: it was changed or damaged; {_RETRY}")
+        cells, checksum = rows[0]
+        return cells, str(checksum)
+
+    def _cell(self, row: Sequence[Any]) -> tuple[int, str, Result]:
+        number, key, *values = row
+        if self._version > 2:
+            if not _is_sound(row[1:]):
+                raise StoreError(f"{self.path}: the cell {key!r} does not have its checksum: it was changed or damaged; {_RETRY}")
+            values.pop()
+        return number, str(key), self._result(values)
 
     def _result(self, row: Sequence[Any]) -> Result:
-        values = []
-        for field, value in zip(fields(Result), row, strict=False):  # version 1 has fewer, and the rest their defaults
-            kind, _, optional = str(field.type).partition(" | ")
-            right = type(value).__name__ == kind and not (isinstance(value, float) and not math.isfinite(value))
+        for name, (kind, optional), value in zip(_COLUMNS, _KINDS, row, strict=False):
+            right = type(value) is kind and not (isinstance(value, float) and not math.isfinite(value))
             if not right and not (value is None and optional):
                 raise StoreError(
-                    f"{self.path} holds {field.name} = {value!r}, which is not of type {kind}; it was changed or damaged"
+                    f"{self.path} holds {name} = {value!r}, which is not of type {kind.__name__}; it was changed or damaged"
                 )
-            values.append(value)
-        result = Result(*values)
+        result = Result(*row)  # older formats have fewer columns, and the rest their defaults
         if min(result.weight_var, result.bias_var) < 0.0 or (result.kind == "finite") != (result.width is not None):
             raise StoreError(f"{self.path} holds a network that cannot be: {result}; it was changed or damaged")
         if result.status not in STATUS or (result.status == "done") == (result.test_accuracy is None):
@@ -266,15 +365,28 @@ class Store:
 
     def add(self, results: Iterable[tuple[str, Result]]) -> None:
         """Commit finished cells with their keys, all or none; what is there already stays."""
-        marks = ", ".join("?" * (1 + len(_COLUMNS)))
-        rows = [(key, *astuple(result)) for key, result in results]
+        columns = ", ".join(f'"{name}"' for name in ("key", *_COLUMNS, "checksum"))
+        insert = f"INSERT INTO cell ({columns}) VALUES ({', '.join('?' * (len(_COLUMNS) + 2))}) ON CONFLICT DO NOTHING"
+        rows = [_row(key, result) for key, result in results]
         with self._transaction():
-            self._connection.executemany(f"INSERT INTO cell VALUES ({marks}) ON CONFLICT DO NOTHING", rows)
+            cells, checksum = self._total()
+            new = [row for row in rows if self._connection.execute(insert, row).rowcount]
+            self._set_total(cells + len(new), _sum([(checksum,), *new]))
 
     def forget_failed(self) -> int:
-        """Open failed cells again. Returns how many there were."""
+        """Open cells again that failed, or are not as they were stored. Returns how many there were."""
+        status = 2 + _COLUMNS.index("status")
         with self._transaction():
-            return self._connection.execute("DELETE FROM cell WHERE status = 'failed'").rowcount
+            rows = self._rows(0)
+            kept = [row for row in rows if _is_sound(row[1:]) and row[status] != "failed"]
+            gone = {row[0] for row in rows} - {row[0] for row in kept}
+            self._connection.executemany("DELETE FROM cell WHERE number = ?", [(number,) for number in gone])
+            self._set_total(len(kept), _sum(kept))
+        return len(gone)
+
+    def _set_total(self, cells: int, checksum: str) -> None:
+        self._connection.execute("DELETE FROM total")
+        self._connection.execute("INSERT INTO total VALUES (?, ?)", (cells, checksum))
 
     def claim(self, start: int, count: int = 1) -> bool:
         """Try to get the locks of some groups, by their numbers. They are kept until ``release`` or the end of the process."""
@@ -322,7 +434,7 @@ class Store:
         """SQLite's errors, as ours."""
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise _translated(self.path, what, error) from error
 
     @contextlib.contextmanager
@@ -342,11 +454,12 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     try:
         uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
+        connection.text_factory = lambda text: text.decode(errors="replace")  # a damaged letter is found by the checksum
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("SELECT count(*) FROM sqlite_master")  # the first look at the file itself
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise _translated(path, "opened", error) from error
     return connection
 
@@ -357,8 +470,8 @@ def _translated(path: Path, what: str, error: Exception) -> StoreError:
     kept = "what is finished is kept, and the same command goes on"
     if name.startswith(("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY")):
         return _HotJournalError(f"{path} was left in the middle of a change; open it once where it can be written")
-    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return StoreError(f"{path} is not the store of a run, or is damaged: {text}")
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")) or isinstance(error, UnicodeDecodeError):  # of SQLite's own message
+        return StoreError(f"{path} is not the store of a run, or is damaged: {text}; {_REMEDY}")
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
         text += f"; {kept} when there is room"
     elif name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_CANTOPEN")):

@@ -4,6 +4,9 @@
 without a spread, so the standard error of a difference takes theirs to be like ours: s √(1/n + 1/m), where m is 20 for the authors'
 rows and 1 for those of Lee et al. (2018). With n = 1 there is no s, and the binomial standard error of the test images stands in
 for it.
+
+A dagger † marks accuracies with repeats that were computed less accurately than usual (``Result.warning``), and a note says why.
+Noise that was raised as the paper does it is told in a note alone.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from mnngp import checks
 from mnngp.experiments.paper import Published, published, table1
-from mnngp.experiments.selection import Row, Setting, Spread, row_order
+from mnngp.experiments.selection import Candidate, Row, Setting, Spread, row_order
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 NOTHING = "–"
+MARK = "†"  # of accuracies that are less accurate than usual
 AGREEMENT = 0.005  # of an accuracy; or three standard errors, where that is more
 _DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 _ACTIVATIONS = {"relu": "ReLU", "tanh": "Tanh", "erf": "Erf", "gelu": "GELU", "leaky_relu": "LeakyReLU", "abs": "Abs"}
@@ -208,10 +212,14 @@ def record(line: Line) -> dict[str, Any]:
         "validation_accuracy": best.validation_accuracy if best else None,
         "test_log_loss": best.test_log_loss if best else None,
         "noise_var": best.noise_var if best else None,
+        "raised": best.raised if best else None,
+        "warned": best.warned if best else None,
+        "warning": "; ".join(best.warnings) if best and best.warned else None,
         "seconds": best.seconds if best else None,
         "seconds_all": line.row.seconds if line.row else None,
         "candidates": len(line.row.candidates) if line.row else None,
         "incomplete": line.row.incomplete if line.row else None,
+        "inaccurate": line.row.inaccurate if line.row else None,
         "failed": line.row.failed if line.row else None,
         "diverged": line.row.diverged if line.row else None,
     }
@@ -248,7 +256,7 @@ COLUMNS = (
     Column("model", r"$q$-depth-$\sigma_b^2$-$\sigma_w^2$", lambda line: line.model or NOTHING, number=False),
     Column("paper's model", "paper's model", lambda line: line.paper.model if line.paper else NOTHING, number=False, paper=True),
     Column("paper", "paper", lambda line: f"{line.paper.accuracy:.4f}" if line.paper else NOTHING, paper=True),
-    Column("ours", "ours", lambda line: spread(line.ours)),
+    Column("ours", "ours", lambda line: marked(line.row.best if line.row else None)),
     Column("difference", "difference", lambda line: signed(line.difference, 4), paper=True),
     Column("in s.e.", "in s.e.", lambda line: signed(line.in_standard_errors, 1), paper=True),
     Column("repeats", "repeats", lambda line: str(line.ours.repeats) if line.ours else NOTHING),
@@ -264,6 +272,17 @@ def spread(value: Spread | None) -> str:
     if value is None:
         return NOTHING
     return f"{value.mean:.4f}" + ("" if value.deviation is None else f" ± {value.deviation:.4f}")
+
+
+def marked(candidate: Candidate | None) -> str:
+    """The test accuracy of a candidate, with a mark before it where it is less accurate than usual."""
+    text = spread(candidate.test_accuracy if candidate else None)
+    return f"{MARK} {text}" if candidate and candidate.warned else text
+
+
+def power(value: float | None) -> str:
+    """A noise variance: 1e-7, not 1e-07."""
+    return NOTHING if value is None else f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-").replace("e+0", "e+")
 
 
 def signed(value: float | None, digits: int) -> str:
@@ -298,7 +317,12 @@ def notes(lines: Sequence[Line]) -> list[str]:
         if any(line.ours and line.ours.deviation is None for line in lines):
             said.append("one repeat shows no s: the binomial standard error of the test images stands in for it")
     said += [f"{place(line)}: {text}" for line in lines if (text := selected_training(line))]
-    said += [f"{place(line)}: {text}" for line in lines if line.row and not line.row.partial and (text := pending(line.row))]
+    for line in lines:
+        if line.row is None:
+            continue
+        said += [f"{MARK} {place(line)}: {text}"] if (text := inaccuracy(line.row.best)) else []
+        if not line.row.partial:
+            said += [f"{place(line)}: {text}" for tell in (others_inaccurate, raised, pending) if (text := tell(line.row))]
     return said
 
 
@@ -313,6 +337,36 @@ def selected_training(line: Line) -> str:
         return ""
     several = {candidate.setting.training for candidate in line.row.candidates}
     return f"selected with {line.setting.training}" if len(several) > 1 else ""
+
+
+def inaccuracy(candidate: Candidate | None) -> str:
+    """Why a candidate is less accurate than usual, in words; empty if it is not."""
+    if candidate is None or not candidate.warned:
+        return ""
+    reasons = candidate.warnings
+    others = "" if len(reasons) == 1 else f" (and {len(reasons) - 1} more)"
+    return f"less accurate than usual{_repeats(candidate.warned, candidate)}: {_one_line(reasons[0])}{others}"
+
+
+def others_inaccurate(row: Row) -> str:
+    """That candidates which were not selected are less accurate than usual, in words; empty if none is."""
+    others = row.inaccurate - (row.best is not None and row.best.warned > 0)
+    if not others:
+        return ""
+    return f"of {len(row.candidates) - 1:,} complete candidates that were not selected {others:,} are less accurate than usual"
+
+
+def raised(row: Row) -> str:
+    """That the selected candidate took more noise than was asked for, in words; empty if it did not, or has a mark."""
+    best = row.best
+    if best is None or not best.raised or best.warned:
+        return ""
+    return f"noise variance raised to {power(best.noise_var)}, for a matrix that can be factored{_repeats(best.raised, best)}"
+
+
+def _repeats(count: int, candidate: Candidate) -> str:
+    total = len(candidate.results)
+    return f", in {count} of {total} repeats" if total > 1 else ""
 
 
 def pending(row: Row) -> str:
@@ -366,7 +420,7 @@ def _block(line: Line) -> str:
     text = [_one_line(place(line))]
     if line.row:
         count = f"   {line.ours.repeats} {'repeat' if line.ours.repeats == 1 else 'repeats'}" if line.ours else ""
-        text.append(f"  ours   {ours:{width}}   {spread(line.ours)}{count}")
+        text.append(f"  ours   {ours:{width}}   {marked(line.row.best)}{count}")
     if line.paper:
         text.append(f"  paper  {theirs:{width}}   {line.paper.accuracy:.4f}")
     if line.difference is not None:
@@ -419,6 +473,7 @@ _LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "±": r"$\pm$",
     "−": "$-$",
     "–": "--",
+    MARK: r"$^\dagger$",
 }
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnngp.activations.series import Vector
-from mnngp.errors import FactorizationError, warn_of_accuracy
+from mnngp.errors import FactorizationError, NoiseWarning, warn_of_accuracy
 from mnngp.inference.packed import Packed, Progress
 from mnngp.kernels import layout
 from mnngp.kernels.matrix import distances, packed_correlations
@@ -237,7 +237,8 @@ def factorize(
         warn_of_accuracy(
             f"the covariance of {n} targets was not positive definite in {network.dtype}: {added / (kappa * size or 1.0):.0e} "
             f"of the kernel's scale was added to the noise variance ({attempt} attempts; the report says how much that is). "
-            "A larger noise_var avoids it" + (", dtype='float64' may, too" if network.dtype == np.float32 else "")
+            "A larger noise_var avoids it" + (", dtype='float64' may, too" if network.dtype == np.float32 else ""),
+            NoiseWarning,
         )
     return Factor(kappa, noise_var + added, packed, Report(added, attempt, kappa, condition))
 
