@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -201,7 +202,7 @@ def test_failed_cells_and_raised_noise_are_told():
     contents = report.contents(
         [*small(), *(failure("singular", depth=99, weight_var=float(w)) for w in range(1, 8)), failure("other", depth=98)]
     )
-    assert [(row["count"], row["error"], len(row["cells"])) for row in contents["failures"]["rows"]] == [
+    assert [(row["count"], row["reason"], len(row["cells"])) for row in contents["failures"]["rows"]] == [
         (7, "singular", 5),
         (1, "other", 1),
     ]
@@ -209,6 +210,29 @@ def test_failed_cells_and_raised_noise_are_told():
     assert contents["noise"] == []
     (noise,) = report.contents([result(), result(depth=9, attempts=3, noise_var=1e-8)])["noise"]
     assert (noise["cells"], noise["depths"], noise["largest noise"]) == ("1 of 2", "9", "1e-8")
+
+
+def test_cells_that_are_less_accurate_than_usual_are_told(tmp_path):
+    odd = {one: f"off by {one.weight_var:.0e} <or so>\nand more" for one in small(ranks=(4,))}
+    results = [replace(one, warning=odd.get(one)) for one in [*odd, *small(ranks=(3,))]]
+    results = [replace(one, validation_accuracy=0.99) if (one.rank, one.depth) == (4, 5) else one for one in results]
+    with stored(tmp_path / "run.sqlite", results) as store:
+        contents, page = report.contents(store), report.render(store)
+    assert "24 cells were computed less accurately than usual; see below." in contents["summary"]
+    (told,) = contents["inaccuracies"]["rows"]
+    assert (told["count"], told["reason"], len(told["cells"])) == (24, "off by 5e-01 <or so>", 5)
+    assert [row["test"].startswith("† 0.") for row in contents["selected"]] == [True, False, True]  # all ranks, 3 and 4
+    text = html.unescape(re.sub("<[^>]*>", "", without_scripts(page)))
+    assert re.search(
+        r"† MNIST, 1,000, maxout: less accurate than usual, in 2 of 2 repeats: off by \de.0\d <or so> \(and others\)", text
+    )
+    assert re.search("† 0[.][0-9]{4} ± 0[.][0-9]{4}", text)
+    maps = [trace for trace in drawings(page)["heat-maps"][0][1]["data"] if trace["type"] == "heatmap"]
+    hover = {
+        trace["name"]: {"less accurate than usual" in cell[2] for row in trace["customdata"] for cell in row} for trace in maps
+    }
+    assert hover == {f"q = {rank}, depth {depth}": {rank == 4} for rank in (3, 4) for depth in (1, 5)}
+    assert "Nothing was recorded." in report.render([result()])
 
 
 @pytest.mark.parametrize("results", [[], [failure("no")], [result()], [result(test_accuracy=0.0), result(depth=9, seconds=None)]])
@@ -286,6 +310,8 @@ def page(tmp_path_factory):
     """The address of a report with everything in it."""
     folder = tmp_path_factory.mktemp("report")
     results = small(sizes=(100, 1000), activations=("maxout", "relu", "tanh"), depths=(1, 5, 9))
+    reason = "the Hermite series of Tanh() at variance 3e+03 leaves out 5.0e-02 of the slope's variance after 1024 terms"
+    results = [replace(one, warning=reason if one.activation == "tanh" and one.depth > 1 else None) for one in results]
     stored(folder / "run.sqlite", results, title="Grüße: " + "a rather long title " * 4).close()
     with Store.open(folder / "run.sqlite") as store:
         return report.write(store, folder / "report.html").as_uri()

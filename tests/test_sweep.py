@@ -17,6 +17,7 @@ from collections import Counter as Counted
 from dataclasses import replace
 from pathlib import Path
 
+import distributed
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -25,10 +26,11 @@ from threadpoolctl import threadpool_limits
 import mnngp
 from mnngp.data import load, standardised
 from mnngp.errors import AccuracyWarning, InputError, warn_of_accuracy
-from mnngp.experiments import cells, runner
+from mnngp.experiments import cells, cluster, runner
 from mnngp.experiments.protocol import Protocol
 from mnngp.experiments.store import Result, Store, StoreError, commit
 from mnngp.inference import Posterior
+from tests import made_up
 from tests.made_up import sealed
 
 # From Python 3.12 on a fork is warned of where there are threads, such as BLAS's.
@@ -79,7 +81,8 @@ def numbers(results):
     """What must be the same whoever computes it, by cell."""
     return {
         (r.n_train, r.repeat, r.activation, r.rank, r.kind, r.depth, r.weight_var, r.bias_var): (
-            r.status, r.validation_accuracy, r.validation_log_loss, r.test_accuracy, r.test_log_loss, r.noise_var, r.attempts
+            r.status, r.validation_accuracy, r.validation_log_loss, r.test_accuracy, r.test_log_loss, r.noise_var, r.attempts,
+            r.warning,
         )
         for r in results
     }  # fmt: skip
@@ -240,7 +243,7 @@ def test_images_of_another_collection(digits, tmp_path):
 def test_a_cell_says_that_it_is_less_accurate_than_usual(digits, tmp_path, monkeypatch):
     """Several at once in threads: each has its own warnings, and nothing is printed."""
     monkeypatch.setattr(runner.threads, "count", lambda: 4)
-    family = {"activation": "maxout", "rank": [2, 3], "depth": [1, 2000], "weight_var": [0.1, 0.2], "bias_var": [0.1, 0.2]}
+    family = {"activation": "maxout", "rank": [2, 3], "depth": [1, 60], "weight_var": [1e-6, 2e-6], "bias_var": [0.1, 0.2]}
     protocol, path = protocol_of(train=40, family=[family]), tmp_path / "run.sqlite"
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
@@ -251,10 +254,18 @@ def test_a_cell_says_that_it_is_less_accurate_than_usual(digits, tmp_path, monke
         if result.depth == 1:
             assert result.warning is None
         else:
-            assert result.warning.startswith("all correlations at depth 2000 are one to the last digit of float64")
+            assert result.warning.startswith("all correlations at depth 60 are one to the last digit of float64")
             assert (result.status, result.attempts) == ("done", 1)
     with Store.open(path) as store:
         assert store.about()["inaccurate"] == 8
+    on_cluster = tmp_path / "cluster.sqlite"
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0") as threads,
+        distributed.Client(threads, set_as_default=False) as client,
+        Store.begin(on_cluster, protocol) as store,
+    ):
+        cluster.run(protocol, store, digits, client)
+        assert numbers(store.results()) == numbers(results)
 
 
 @pytest.mark.parametrize("policy", ["paper", "relative"])
@@ -716,6 +727,36 @@ def test_a_process_waits_for_what_others_compute_and_takes_over_if_they_die(digi
     os.close(done)
 
 
+def test_a_store_is_read_while_another_process_adds_to_it_and_forgets(tmp_path):
+    """What is read is of one moment: the cells, and their number and sum."""
+    path = tmp_path / "run.sqlite"
+    done, failed = made_up.result(), made_up.failure("no")
+    with Store.begin(path, protocol_of()) as store:
+        store.add([("first", done)])
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            with Store.begin(path, protocol_of()) as other:
+                for number in range(40):
+                    other.add([(str(number), done), (f"{number} failed", failed)])
+                    other.forget_failed()
+            code = 0
+        finally:
+            os._exit(code)
+    looks, status = 0, (0, 0)
+    with Store.open(path) as store:
+        while status[0] == 0:
+            status = os.waitpid(child, os.WNOHANG)
+            found = store.results()
+            assert 0 <= len(found) - 1 - sum(one.status == "failed" for one in found) <= 40
+            assert store.about()["done"] <= 41
+            looks += 1
+        assert len(store.results()) == 41
+    assert os.waitstatus_to_exitcode(status[1]) == 0
+    assert looks > 5
+
+
 # --- full disks, folders that cannot be written ---------------------------------------------------------------------------
 
 
@@ -916,7 +957,7 @@ def test_a_damaged_store(tmp_path, digits):
 @pytest.fixture(scope="module")
 def whole(digits, tmp_path_factory):
     """The store of cells of which some failed, and one is less accurate than usual."""
-    deep = {"activation": "maxout", "rank": 2, "depth": [1, 2000], "weight_var": 0.1, "bias_var": 0.1}
+    deep = {"activation": "maxout", "rank": 2, "depth": [1, 60], "weight_var": 1e-6, "bias_var": 0.1}
     others = {"activation": "maxout", "rank": [2, 3], "depth": [1, 2], "weight_var": [1.0, 1e200], "bias_var": [0.1, 0.5]}
     protocol, path = protocol_of(train=[20, 30], family=[deep, others]), tmp_path_factory.mktemp("whole") / "run.sqlite"
     results = swept(path, protocol, digits)

@@ -222,6 +222,52 @@ def test_text_without_results():
     assert "one repeat shows no s" in tables.as_text(tables.lines(selection.rows([result()])))
 
 
+def inaccurate(**changes):
+    """Three repeats of two networks, of which the selected one has two repeats that are less accurate than usual."""
+    series = "the series ends early & more"
+    cells = [result(repeat=r, warning=series if r else None, **changes) for r in range(3)]
+    return [*cells, *(result(repeat=r, depth=9, validation_accuracy=0.9, warning="constant", **changes) for r in range(3))]
+
+
+@pytest.mark.parametrize("width", [None, 60])
+def test_accuracies_that_are_less_accurate_than_usual_are_marked(width):
+    lines = tables.lines(selection.rows([*inaccurate(activation="tanh", rank=None), *small()]))
+    text = " ".join(tables.as_text(lines, width).split())
+    assert "† 0.9350 ± 0.0000" in text
+    assert text.count("†") == 2  # the number and its note
+    assert "† MNIST, 1,000, tanh: less accurate than usual, in 2 of 3 repeats: the series ends early & more MNIST" in text
+    assert "MNIST, 1,000, tanh: 1 of the 1 other complete candidates less accurate than usual" in text
+    assert "MNIST, 1,000, maxout: " not in text
+
+
+def test_marks_in_every_format():
+    (line,) = tables.lines(selection.rows(inaccurate()))
+    assert "| † 0.9350 ± 0.0000 |" in tables.as_markdown([line])
+    assert r"& $^\dagger$ 0.9350 $\pm$ 0.0000 &" in tables.as_latex([line])
+    (row,) = csv.DictReader(io.StringIO(tables.as_csv([line])))
+    assert (row["warning"], row["warned"], row["inaccurate"], row["candidates"]) == ("the series ends early & more", "2", "2", "2")
+    assert float(row["test_accuracy"]) == pytest.approx(0.935)
+    (plain,) = tables.lines(selection.rows([result()]))
+    assert [tables.record(plain)[name] for name in ("warning", "warned", "inaccurate", "raised")] == [None, 0, 0, 0]
+    assert "†" not in tables.as_text([plain])
+
+
+def test_a_rank_of_its_own_has_its_own_mark():
+    rows = selection.rows([*inaccurate(rank=3), *(replace(one, rank=2, warning=None) for one in inaccurate())])
+    marked = {row.rank: tables.marked(row.best).startswith("†") for row in rows}
+    assert marked == {None: False, 2: False, 3: True}
+    assert sum(note.startswith("† MNIST, 1,000, maxout, rank 3: ") for note in tables.notes(tables.lines(rows, ranks=True))) == 1
+
+
+def test_noise_that_was_raised_is_told_without_a_mark():
+    cells = [result(repeat=r, attempts=1 + r, noise_var=10.0 ** (r - 10)) for r in range(3)]
+    (line,) = tables.lines(selection.rows(cells))
+    text = tables.as_text([line])
+    assert "MNIST, 1,000, maxout: noise variance raised to 1e-8, for a matrix that can be factored, in 2 of 3 repeats" in text
+    assert "†" not in text
+    assert (tables.record(line)["raised"], tables.record(line)["noise_var"]) == (2, 1e-8)
+
+
 def test_markdown():
     lines = tables.lines(selection.rows([result(dataset="a|b*<c>\n_d")]))
     head, rule, row, *_ = tables.as_markdown(lines).splitlines()

@@ -204,7 +204,8 @@ def summary(
     if failed := sum(result.status == "failed" for result in results):
         said.append(f"{failed:,} {_plural(failed, 'cell')} failed; see below.")
     if inaccurate := sum(result.warning is not None for result in results):
-        said.append(f"{inaccurate:,} {_plural(inaccurate, 'cell')} were computed less accurately than usual; see below.")
+        cells = "cell was" if inaccurate == 1 else "cells were"
+        said.append(f"{inaccurate:,} {cells} computed less accurately than usual; see below.")
     if diverged := sum(result.status == "diverged" for result in results):
         said.append(f"Of the networks of finite width {diverged:,} diverged: {'it is' if diverged == 1 else 'they are'} left out.")
     return said
@@ -304,8 +305,14 @@ def failures(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def inaccuracies(results: Sequence[Result]) -> dict[str, Any]:
-    """Cells that are less accurate than usual by what was warned of."""
-    return _by_reason((line, result) for result in results for line in (result.warning or "").splitlines())
+    """Cells that are less accurate than usual by what they warned of first, but for the numbers in it."""
+    first: dict[str, str] = {}
+    cells = []
+    for result in results:
+        if result.warning is not None:
+            reason = result.warning.partition("\n")[0]
+            cells.append((first.setdefault(re.sub(r"\d[\d.e+-]*", "0", reason), reason), result))
+    return _by_reason(cells)
 
 
 def _by_reason(cells: Iterable[tuple[str, Result]]) -> dict[str, Any]:

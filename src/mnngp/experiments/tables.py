@@ -344,7 +344,7 @@ def inaccuracy(candidate: Candidate | None) -> str:
     if candidate is None or not candidate.warned:
         return ""
     reasons = candidate.warnings
-    others = "" if len(reasons) == 1 else f" (and {len(reasons) - 1} more)"
+    others = "" if len(reasons) == 1 else " (and others)"
     return f"less accurate than usual{_repeats(candidate.warned, candidate)}: {_one_line(reasons[0])}{others}"
 
 
@@ -353,7 +353,7 @@ def others_inaccurate(row: Row) -> str:
     others = row.inaccurate - (row.best is not None and row.best.warned > 0)
     if not others:
         return ""
-    return f"of {len(row.candidates) - 1:,} complete candidates that were not selected {others:,} are less accurate than usual"
+    return f"{others:,} of the {len(row.candidates) - 1:,} other complete candidates less accurate than usual"
 
 
 def raised(row: Row) -> str:
