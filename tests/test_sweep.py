@@ -1,6 +1,7 @@
 """Sweeps: the numbers are those of a plain posterior, and nothing that happens to a long run loses or repeats a cell."""
 
 import contextlib
+import itertools
 import json
 import os
 import pty
@@ -567,15 +568,17 @@ def mnngp_sweep(*arguments, code=0, **options):
     return result
 
 
-def test_two_processes_share_the_work(config, tmp_path):
-    command = [MNNGP, "sweep", str(config), "-o", str(tmp_path / "both.sqlite"), "--json"]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) for _ in "12"]
-    outputs = [process.communicate(timeout=120) for process in both]
-    assert [process.returncode for process in both] == [0, 0], outputs
-    for out, _ in outputs:
-        facts = json.loads(out)
-        assert (facts["done"], facts["failed"], facts["cells"]) == (34, 0, 34)
-    mnngp_sweep(config, "-o", tmp_path / "one.sqlite")
+def test_two_processes_share_the_work(zygote, config, tmp_path):
+    def command(name, number):
+        arguments, output = ["sweep", str(config), "-o", str(tmp_path / name), "--json"], str(tmp_path / f"{name}-{number}.txt")
+        return {"arguments": arguments, "seed": number, "chance": 0.0, "delay": 0.0, "output": output}
+
+    both = [command("both.sqlite", number) for number in range(2)]
+    assert zygote.commands(both, seconds=120.0) == [0, 0]
+    for one in both:
+        facts = json.loads(Path(one["output"]).read_text().splitlines()[-1])
+        assert (facts["done"], facts["failed"], facts["inaccurate"], facts["cells"]) == (34, 0, 0, 34)
+    assert zygote.commands([command("one.sqlite", 0)], seconds=120.0) == [0]
     with Store.open(tmp_path / "both.sqlite") as store, Store.open(tmp_path / "one.sqlite") as one:
         assert numbers(store.results()) == numbers(one.results())
         assert len(store.results()) == 34
@@ -729,32 +732,31 @@ def test_a_process_waits_for_what_others_compute_and_takes_over_if_they_die(digi
 
 def test_a_store_is_read_while_another_process_adds_to_it_and_forgets(tmp_path):
     """What is read is of one moment: the cells, and their number and sum."""
-    path = tmp_path / "run.sqlite"
+    path, enough = tmp_path / "run.sqlite", tmp_path / "enough"
     done, failed = made_up.result(), made_up.failure("no")
-    with Store.begin(path, protocol_of()) as store:
-        store.add([("first", done)])
+    Store.begin(path, protocol_of()).close()
     child = os.fork()
     if not child:
         code = 1
         try:
-            with Store.begin(path, protocol_of()) as other:
-                for number in range(40):
-                    other.add([(str(number), done), (f"{number} failed", failed)])
-                    other.forget_failed()
+            with Store.begin(path, protocol_of()) as store:
+                for number in itertools.takewhile(lambda _: not enough.exists(), range(10_000)):
+                    store.add([(f"{number} done", done), (f"{number} failed", failed)])
+                    store.forget_failed()
+                    time.sleep(0.01)  # a reader waits its turn
             code = 0
         finally:
             os._exit(code)
-    looks, status = 0, (0, 0)
+    seen = [[]]
     with Store.open(path) as store:
-        while status[0] == 0:
-            status = os.waitpid(child, os.WNOHANG)
+        while len(seen) < 10 and len(seen[-1]) < 5000:
             found = store.results()
-            assert 0 <= len(found) - 1 - sum(one.status == "failed" for one in found) <= 40
-            assert store.about()["done"] <= 41
-            looks += 1
-        assert len(store.results()) == 41
-    assert os.waitstatus_to_exitcode(status[1]) == 0
-    assert looks > 5
+            assert [one for one in found if one == done] == found[: len(found) - (failed in found)]
+            seen += [found] if found != seen[-1] else []
+            assert store.about()["done"] >= found.count(done)
+        enough.touch()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert store.results().count(done) >= seen[-1].count(done)
 
 
 # --- full disks, folders that cannot be written ---------------------------------------------------------------------------
@@ -1072,10 +1074,21 @@ def test_a_store_of_format_2_that_is_damaged_stays_as_it_is(tmp_path):
     content = path.read_bytes()
     with Store.open(path) as store:
         protocol = store.protocol
+        with pytest.raises(StoreError, match=r"holds test_accuracy = 'a text'"):
+            store.results()
     for opened in (lambda: Store.begin(path, protocol), lambda: Store.open(path, readonly=False)):
         with pytest.raises(StoreError, match=r"holds test_accuracy = 'a text', which is not of type float"):
             opened()
         assert path.read_bytes() == content
+
+
+def test_a_letter_of_format_2_that_is_damaged(tmp_path):
+    path = tmp_path / "run.sqlite"
+    path.write_bytes(
+        FORMAT_2.read_bytes().replace(b"ScaleError: the kernel is about 1e4", b"ScaleError: the \xffernel is about 1e4")
+    )
+    with Store.open(path) as store, pytest.raises(StoreError, match="Could not decode to UTF-8"):
+        store.results()
 
 
 def test_no_number_is_given_twice(digits, tmp_path):

@@ -62,7 +62,7 @@ class Result:
     variance that was used in the end, after ``attempts`` factorisations. A failed cell has an ``error`` and no accuracies; so has a
     network whose training ``diverged``. Of networks of finite ``width``, ``weight_var`` and ``bias_var`` are the squares of the
     standard deviations, and ``seconds`` the share in what those trained together took. ``warning`` says why a cell is less accurate
-    than usual, a line a reason. Noise that was raised as the protocol's policy says is none: ``noise_var`` and ``attempts`` tell.
+    than usual, a line a reason. Noise that the paper's policy has raised is none: ``noise_var`` and ``attempts`` tell.
     """
 
     dataset: str
@@ -233,13 +233,13 @@ class Store:
     def _upgrade(self) -> None:
         """Make sure of a store that is to be added to: its format is the present one, its pages and its index are in order."""
         with self._transaction():
-            self._version = self._value("PRAGMA user_version")  # another process may have been quicker
+            self._is_of(self._value("PRAGMA user_version"))  # another process may have been quicker
             if self._version < _VERSION:
                 about, cells = self._run(), [self._cell(row) for row in self._rows(0)]
                 for name in _tables(self._version):
                     self._connection.execute(f"DROP TABLE {name}")
                 self._fill(dict.fromkeys(_ABOUT, "") | about, cells)
-                self._version = _VERSION
+                self._is_of(_VERSION)
             if self._value("PRAGMA integrity_check") != "ok":
                 self._connection.execute("REINDEX")
                 if (found := self._value("PRAGMA integrity_check")) != "ok":
@@ -260,8 +260,13 @@ class Store:
             expected = _tables(version) | ({} if version < 3 else {"sqlite_sequence": "CREATE TABLE sqlite_sequence(name,seq)"})
             if sorted(found) != sorted(("table", name, sql) for name, sql in expected.items()):
                 raise StoreError(f"{self.path} does not have the tables of a store; it was changed or damaged; {_REMEDY}")
-            self._version = version
+            self._is_of(version)
         _ = self.protocol
+
+    def _is_of(self, version: int) -> None:
+        """Go by a format. A damaged letter is an error of the checksum, which names the cell; or else of SQLite."""
+        self._version = version
+        self._connection.text_factory = (lambda text: text.decode(errors="replace")) if version > 2 else str
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -454,7 +459,6 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     try:
         uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
-        connection.text_factory = lambda text: text.decode(errors="replace")  # a damaged letter is found by the checksum
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("PRAGMA synchronous = FULL")
