@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 
 from mnngp.activations import Maxout
 from mnngp.activations.series import Vector
-from mnngp.errors import AccuracyWarning
+from mnngp.errors import heard
 from mnngp.inference.factor import contraction
 from mnngp.inference.posterior import Posterior, leave_out
 from mnngp.kernels import threads
@@ -39,7 +38,7 @@ from mnngp.kernels.points import Points
 from mnngp.observations import Observations
 
 Matrix = NDArray[Any]
-LARGEST = 1000  # places that kernels are compared on: an eigendecomposition takes a fraction of a second
+LARGEST = 700  # places that kernels are compared on: an eigendecomposition takes less than a tenth of a second
 FEW = 4  # places below which no kernel can be chosen, only the noise
 DEFAULTS = {"depth": 3, "rank": 4, "bias_var": 0.1, "kind": "nngp"}  # there
 _REFINED_ON = 2000  # and the best few of them: a factorisation each
@@ -236,7 +235,8 @@ def choose(
         new = {trial.key: trial for trial in trials if trial.key not in tried}
 
         def one(trial: Trial) -> Trial:
-            result = _try(trial, points, few, objective)
+            with heard():  # what is chosen in the end says it again
+                result = _try(trial, points, few, objective)
             if done is not None:
                 done(1.0 / budget)
             return result
@@ -244,17 +244,15 @@ def choose(
         results = threads.independent(one, list(islice(new.values(), at_first - len(tried))), jobs)
         tried.update((trial.key, trial) for trial in results)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AccuracyWarning)  # what is chosen in the end says it again
-        attempt(_starts(fixed) if len(data) >= FEW else [plain(fixed)])
-        improved = len(data) >= FEW
-        while improved and len(tried) < at_first:
-            best = _best(tried)
-            attempt(_neighbours(best, fixed))
-            improved = _best(tried) is not best
-        ranked = sorted(tried.values(), key=lambda trial: -trial.score)
-        if len(data) > LARGEST:
-            ranked = _refined(ranked, data, fixed, objective, rng, jobs, new=budget - len(tried))
+    attempt(_starts(fixed) if len(data) >= FEW else [plain(fixed)])
+    improved = len(data) >= FEW
+    while improved and len(tried) < at_first:
+        best = _best(tried)
+        attempt(_neighbours(best, fixed))
+        improved = _best(tried) is not best
+    ranked = sorted(tried.values(), key=lambda trial: -trial.score)
+    if len(data) > LARGEST:
+        ranked = _refined(ranked, data, fixed, objective, rng, jobs, new=budget - len(tried))
     if done is not None:
         done(1.0 - len(tried) / budget)
     return ranked
@@ -285,7 +283,8 @@ def _refined(
         kernel = trial.kernel("float64")
         for factor in (1.0, 10**-0.5, 0.1, 10**-1.5) if objective.ratio is None else (1.0,):
             ratio = factor * trial.noise_ratio
-            posterior = Posterior(kernel, more.X, more.y, ratio / more.weight)
+            with heard():
+                posterior = Posterior(kernel, more.X, more.y, ratio / more.weight)
             value = objective.score(posterior.weights(), posterior.precision(), ratio, more)
             if not value > best.score:
                 break
