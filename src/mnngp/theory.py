@@ -268,10 +268,9 @@ def _mean_square_ratio(activation: Activation, v: float) -> float:
 
 def _variance_slope(activation: Activation, v: float) -> float:
     """``V'(v)``."""
-    if activation.homogeneous or v == 0.0:
-        return _mean_square_ratio(activation, v)
-    step = 1e-4 * v
-    return float(_mean_square(activation, v + step) - _mean_square(activation, v - step)) / (2.0 * step)
+    if isinstance(activation, SmoothActivation) and v > 0.0:
+        return float(activation.variance_slope(np.array([v]))[0])
+    return _mean_square_ratio(activation, v)
 
 
 def _slope_square(activation: Activation, v: float) -> float:
@@ -325,7 +324,5 @@ def _distance_map(activation: Activation, gap: Any, w: float, b: float, v: float
         return np.asarray(factor * activation.deficit(1.0 - gap))
     if v == 0.0:
         return np.asarray(factor * _slope_square(activation, v) * gap)
-    # Σ c_k² (1 - ρ^k) = (1-ρ) Σ_j ρ^j Σ_(k>j) c_k²
-    squares = activation.hermite(np.array([v]), activation.checked_terms(v))[0] ** 2
-    tails = np.cumsum(squares[::-1])[::-1][1:]
-    return np.asarray(factor / v * gap * np.polynomial.polynomial.polyval(1.0 - gap, tails))
+    expansion = activation.expansion(v)
+    return np.asarray(factor / v * expansion.degrees.fall(expansion.coefficients(np.array([v]))[0] ** 2, gap))

@@ -1,11 +1,12 @@
-"""Smooth activations (erf, tanh, GELU) by their Hermite series, with a known remainder.
+"""Smooth activations (erf, tanh, GELU, or any other) by their Hermite series.
 
 With ``c_k(v) = E[φ(√v z) h_k(z)]``, h_k the orthonormal Hermite polynomials,
 
     E[φ(√v z) φ(√v' z')] = Σ_k c_k(v) c_k(v') ρ^k,        √v √v' E[φ' φ'] = Σ_k k c_k(v) c_k(v') ρ^(k-1).
 
-Unequal variances cost nothing extra, and what a cut at degree K leaves out is known: the two sums at ρ = 1 are
-``E φ²`` and ``v E φ'²``, which are computed on their own.
+Unequal variances cost nothing extra. For erf, tanh and GELU the coefficients are known, and sums over all degrees take some hundred
+terms at any variance (``exact.py``). Of any other activation they are integrals, and the sum is cut at a degree K. What that
+leaves out is known: the two sums at ρ = 1 are ``E φ²`` and ``v E φ'²``, which are computed on their own.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import erf, ndtr
 
 from mnngp.activations.base import Activation
+from mnngp.activations.degrees import Degrees
+from mnngp.activations.exact import ERROR, ErrorFunctions, Exact, Expansion, GatedLinear, hyperbolic_tangent
 from mnngp.activations.series import Vector
 from mnngp.errors import warn_of_accuracy
 
@@ -50,6 +53,12 @@ class SmoothActivation(Activation):
     """An activation given by its function and slope; its moments come from Hermite coefficients."""
 
     homogeneous: ClassVar[bool] = False
+    _exact: ClassVar[Exact | None] = None  # its moments, where they are known at any variance
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if ("function" in cls.__dict__ or "slope" in cls.__dict__) and "_exact" not in cls.__dict__:
+            cls._exact = None  # another function than that of the class above: what was known of that one does not hold
 
     @abstractmethod
     def function(self, z: Vector) -> Vector:
@@ -60,12 +69,28 @@ class SmoothActivation(Activation):
         """``φ'(z)``."""
 
     def variance(self, v: Vector) -> Vector:
-        """``E φ(√v z)²`` for an array of variances."""
-        return self._square_mean(self.function, v)
+        """``V(v) = E φ(√v z)²`` for an array of variances."""
+        if self._exact is not None:
+            return self._exact.variance(v)
+        return _gaussian_mean(lambda z: self.function(z) ** 2, v)
+
+    def variance_slope(self, v: Vector) -> Vector:
+        """``V'(v)`` for an array of variances above zero."""
+        if self._exact is not None:
+            return self._exact.variance_slope(v)
+        return _gaussian_mean(lambda z: self.function(z) * self.slope(z) * z, v) / v
 
     def slope_variance(self, v: Vector) -> Vector:
         """``E φ'(√v z)²`` for an array of variances."""
-        return self._square_mean(self.slope, v)
+        if self._exact is not None:
+            return self._exact.slope_variance(v)
+        return _gaussian_mean(lambda z: self.slope(z) ** 2, v)
+
+    def expansion(self, largest: float) -> Expansion:
+        """The Hermite coefficients that variances up to ``largest`` need, with a warning where the series is not accurate."""
+        if self._exact is not None:
+            return self._exact.expansion(largest)
+        return _Cut(self, Degrees.every(self.checked_terms(largest)))
 
     def hermite(self, v: Vector, terms: int) -> Vector:
         """``c_0 … c_(terms-1)`` at each variance, a row a variance."""
@@ -88,7 +113,7 @@ class SmoothActivation(Activation):
         if len(enough) == 0:
             # Either the series is too long, or the slope is too steep for the nodes (the sum then overshoots).
             return MOST_TERMS, float(left[-64:].max())
-        return int(enough[0]) + 2, _TARGET
+        return min(int(enough[0]) + 2, MOST_TERMS), _TARGET
 
     def checked_terms(self, largest: float) -> int:
         """Return ``terms``, with a warning where the series is not accurate."""
@@ -102,7 +127,7 @@ class SmoothActivation(Activation):
 
     @property
     def mean(self) -> float:
-        return float(_unit_coefficients(self)[0])
+        return float(_at_one(self)[1][0])
 
     @property
     def second_moment(self) -> float:
@@ -111,36 +136,75 @@ class SmoothActivation(Activation):
     @property
     def error(self) -> float:
         """The remainder of the series of ``derivative`` at ρ = 1, and so a bound of it everywhere."""
-        return self.terms(1.0)[1] * float(self.slope_variance(np.ones(1))[0])
+        return (ERROR if self._exact is not None else self.terms(1.0)[1]) * float(self.slope_variance(np.ones(1))[0])
 
     def _moment(self, rho: Vector) -> Vector:
-        return np.asarray(np.polynomial.polynomial.polyval(rho, _unit_coefficients(self) ** 2))
+        degrees, coefficients = _at_one(self)
+        return degrees.sum(coefficients**2, rho)
 
     def _derivative(self, rho: Vector) -> Vector:
-        powers = _unit_coefficients(self) ** 2
-        return np.asarray(np.polynomial.polynomial.polyval(rho, powers[1:] * np.arange(1, len(powers))))
+        degrees, coefficients = _at_one(self)
+        return degrees.slope(coefficients**2, rho)
 
     def _deficit(self, rho: Vector) -> Vector:
-        # Σ c_k² (1 - ρ^k) = (1-ρ) Σ_j ρ^j Σ_(k>j) c_k²
-        powers = _unit_coefficients(self) ** 2
-        tails = np.cumsum(powers[::-1])[::-1]
-        return np.asarray((1.0 - rho) * np.polynomial.polynomial.polyval(rho, tails[1:]))
+        degrees, coefficients = _at_one(self)
+        return degrees.fall(coefficients**2, 1.0 - rho)
 
-    @staticmethod
-    def _square_mean(function: Callable[[Vector], Vector], v: Vector) -> Vector:
-        weight = np.exp(-_NODES * _NODES / 2.0) / np.sqrt(2.0 * np.pi) * _STEP
-        return np.asarray(function(np.sqrt(v)[:, None] * _NODES) ** 2 @ weight)
+
+@dataclass(frozen=True, eq=False)
+class _Cut(Expansion):
+    """Coefficients by quadrature, to a last degree."""
+
+    activation: SmoothActivation
+    degrees: Degrees
+
+    def coefficients(self, v: Vector) -> Vector:
+        terms = len(self.degrees.values)
+        return np.concatenate([self.activation.hermite(part, terms) for part in np.array_split(v, len(v) // 2048 + 1)])
+
+    def deviations(self, v: Vector, e: Vector, reference: float) -> Vector:
+        at = self.coefficients(np.array([reference]))
+        if np.abs(e).max() > 1e-3 * reference:
+            return self.coefficients(v) - at
+        # The Taylor series in log v. Its cut-off coefficients are below the series' own remainder.
+        away = np.log1p(e / reference)
+        derivative, result, factor = at[0], np.zeros((len(v), len(self.degrees.values))), np.ones_like(v)
+        for order in range(1, 9):
+            derivative = _log_variance_derivative(derivative)
+            factor = factor * away / order
+            result += factor[:, None] * derivative
+        return result
+
+    def rates(self, v: Vector) -> Vector:
+        return _log_variance_derivative(self.coefficients(v))
+
+
+def _log_variance_derivative(coefficients: Vector) -> Vector:
+    """``dc_k / d log v`` along the last axis: ``2 v dc_k/dv = k c_k + √((k+1)(k+2)) c_(k+2)``."""
+    k = np.arange(coefficients.shape[-1])
+    above = np.zeros_like(coefficients)
+    above[..., :-2] = coefficients[..., 2:]
+    return np.asarray(0.5 * (k * coefficients + np.sqrt((k + 1.0) * (k + 2.0)) * above))
+
+
+def _gaussian_mean(function: Callable[[Vector], Vector], v: Vector) -> Vector:
+    """``E function(√v z)`` for an array of variances."""
+    weight = np.exp(-_NODES * _NODES / 2.0) / np.sqrt(2.0 * np.pi) * _STEP
+    return np.asarray(function(np.sqrt(v)[:, None] * _NODES) @ weight)
 
 
 @lru_cache(maxsize=64)
-def _unit_coefficients(activation: SmoothActivation) -> Vector:
-    coefficients: Vector = activation.hermite(np.ones(1), activation.checked_terms(1.0))[0]
-    return coefficients
+def _at_one(activation: SmoothActivation) -> tuple[Degrees, Vector]:
+    """The coefficients at unit variance."""
+    expansion = activation.expansion(1.0)
+    return expansion.degrees, expansion.coefficients(np.ones(1))[0]
 
 
 @dataclass(frozen=True)
 class Erf(SmoothActivation):
     """The error function ``erf(z)``."""
+
+    _exact: ClassVar[Exact | None] = ErrorFunctions(np.array([0.5]), np.ones(1))
 
     def function(self, z: Vector) -> Vector:
         return np.asarray(erf(z))
@@ -153,6 +217,8 @@ class Erf(SmoothActivation):
 class Tanh(SmoothActivation):
     """The hyperbolic tangent."""
 
+    _exact: ClassVar[Exact | None] = hyperbolic_tangent()
+
     def function(self, z: Vector) -> Vector:
         return np.asarray(np.tanh(z))
 
@@ -163,6 +229,8 @@ class Tanh(SmoothActivation):
 @dataclass(frozen=True)
 class GELU(SmoothActivation):
     """The Gaussian error linear unit ``z Φ(z)``."""
+
+    _exact: ClassVar[Exact | None] = GatedLinear()
 
     def function(self, z: Vector) -> Vector:
         return np.asarray(z * ndtr(z))

@@ -19,11 +19,11 @@ import numpy as np
 from mnngp.activations.series import Vector
 from mnngp.kernels import recursion, strips, threads
 from mnngp.kernels.compiled import compiled
-from mnngp.kernels.layers import Diagonal, Step, inputs, log_variance_derivative, walk
+from mnngp.kernels.layers import Diagonal, Step, inputs, walk
 from mnngp.kernels.matrix import Matrix, Values, correlation_values, kernel_values, matrix
 from mnngp.kernels.points import Points
 from mnngp.kernels.program import pack, tables
-from mnngp.kernels.strips import HERMITE, HERMITE_REFERENCE, Array, Program, Tables
+from mnngp.kernels.strips import HERMITE, HERMITE_DEGREES, HERMITE_REFERENCE, Array, Program, Tables
 from mnngp.kernels.structure import Network
 
 _TASK = 64  # rows a thread takes at a time
@@ -74,8 +74,9 @@ def _evaluate(
     kernel = np.empty_like(cosines)
     gradient = np.empty((len(directions), *cosines.shape), dtype=network.dtype)
     rates_of_diagonal = np.empty((len(directions), len(x)))
+    alongs = [step.shrinkage[:, None] * step.expansion.rates(step.variance) if step.expansion else None for step in steps]
     for direction, slab, on_diagonal in zip(directions, gradient, rates_of_diagonal, strict=True):
-        rates, growth, on_diagonal[:] = _rates(network, steps, direction)
+        rates, growth, on_diagonal[:] = _rates(network, steps, alongs, direction)
         moved = growth if values.scaled else np.zeros_like(growth)
 
         def task(first: int, rates: Tables = rates, moved: Vector = moved, slab: Matrix = slab) -> None:
@@ -91,18 +92,22 @@ def _evaluate(
     return kernel, gradient, rates_of_diagonal
 
 
-def _rates(network: Network, steps: Sequence[Step], direction: Direction) -> tuple[Tables, Vector, Vector]:
-    """The derivatives of the steps' tables, of log v behind them, and of the logarithm of the kernel's diagonal."""
+def _rates(
+    network: Network, steps: Sequence[Step], alongs: Sequence[Vector | None], direction: Direction
+) -> tuple[Tables, Vector, Vector]:
+    """The derivatives of the steps' tables, of log v behind them, and of the logarithm of the kernel's diagonal.
+
+    ``alongs`` are the derivatives of the Hermite coefficients in log v before their step, normalised as they are.
+    """
     growth = np.zeros_like(steps[0].a)  # λ
     tangent, tangent_rate = np.zeros_like(growth), np.zeros_like(growth)
     rows: dict[str, list[Vector]] = {"a": [], "p": [], "r": [], "deviation": [np.empty((0, len(growth)))]}
-    for step, weight, bias in zip(steps, *direction, strict=True):
-        if step.kind == HERMITE:
+    for step, along, weight, bias in zip(steps, alongs, *direction, strict=True):
+        if step.expansion is not None and along is not None:
             coefficients = (step.reference[:, None] + step.deviation).T
-            along = log_variance_derivative(coefficients)
             after = step.beta**2 * bias + (coefficients**2).sum(axis=1) * weight + 2.0 * growth * (coefficients * along).sum(axis=1)
             change = 0.5 * coefficients * (weight - after)[:, None] + along * growth[:, None]
-            degree = np.arange(coefficients.shape[1])
+            degree = step.expansion.degrees.values
             factor, factor_rate = coefficients**2 @ degree, 2.0 * (coefficients * change) @ degree
             a_rate, r_rate = np.zeros_like(growth), change[:, 0] / 2.0
             rows["deviation"].append(change.T)
@@ -125,8 +130,46 @@ def _rates(network: Network, steps: Sequence[Step], direction: Direction) -> tup
 
 
 @compiled
+def ladder_gradient(
+    u: Array, du: Array, i: int, j0: int, reference: Array, degree: Array, whole: int, rungs: int, odd: int,
+    deviation: Array, rate: Array,
+    q: Array, dq: Array, slope: Array, dslope: Array, power: Array, rest: Array, inverse: Array,
+) -> None:  # fmt: skip
+    """As ``strips.ladder_values``, with the derivatives of both sums."""
+    one = u.dtype.type(1.0)
+    two = u.dtype.type(2.0)
+    half = u.dtype.type(0.5)
+    quarter = u.dtype.type(0.25)
+    zero = u.dtype.type(0.0)
+    width = u.shape[0]
+    for j in range(width):
+        q[j] = dq[j] = slope[j] = dslope[j] = zero
+    strips.signed_inverse(u, odd, inverse)
+    for rung in range(min(rungs, reference.shape[0] - whole)):
+        strips.ladder_start(u, degree[whole + rung], power, rest)
+        for k in range(whole + rung, reference.shape[0], rungs):
+            much = degree[k]
+            for j in range(width):
+                apart = deviation[k, i] - deviation[k, j0 + j]
+                apart_rate = rate[k, i] - rate[k, j0 + j]
+                mine = reference[k] + deviation[k, i]
+                theirs = reference[k] + deviation[k, j0 + j]
+                product = mine * theirs
+                product_rate = rate[k, i] * theirs + mine * rate[k, j0 + j]
+                fallen = one + power[j] if odd > 0 and u[j] > half else rest[j]
+                lower = power[j] * inverse[j]  # ρ^(κ-1)
+                q[j] += quarter * apart * apart + half * product * fallen
+                dq[j] += half * (apart * apart_rate + product_rate * fallen) + much * product * lower * du[j]
+                slope[j] += much * product * lower
+                bend = lower / (one - two * u[j]) if lower != zero else zero
+                dslope[j] += much * (product_rate * lower - two * product * (much - one) * bend * du[j])
+            strips.ladder_double(power, rest)
+
+
+@compiled
 def hermite_gradient(
-    u: Array, du: Array, i: int, j0: int, reference: Array, deviation: Array, rate: Array,
+    u: Array, du: Array, i: int, j0: int, reference: Array, degree: Array, whole: int, rungs: int, odd: int,
+    deviation: Array, rate: Array,
     q: Array, dq: Array, slope: Array, dslope: Array, power: Array, lower_power: Array, total: Array,
 ) -> None:  # fmt: skip
     """As ``strips.hermite_values``, with the derivatives of both sums."""
@@ -136,12 +179,16 @@ def hermite_gradient(
     quarter = u.dtype.type(0.25)
     zero = u.dtype.type(0.0)
     width = u.shape[0]
+    ladder_gradient(
+        u, du, i, j0, reference, degree, whole, rungs, odd, deviation, rate, q, dq, slope, dslope, power, total, lower_power
+    )  # fmt: skip
     for j in range(width):
-        q[j] = dq[j] = slope[j] = dslope[j] = total[j] = lower_power[j] = zero
-        power[j] = one
-    for k in range(1, reference.shape[0]):
-        degree = u.dtype.type(k)
-        below = u.dtype.type(k - 1)
+        lower_power[j] = zero  # ρ^(k-2)
+        power[j] = total[j] = one
+    for k in range(1, whole):
+        much = degree[k]
+        below = much - one
+        by_two = k + 1 < whole and degree[k + 1] - much > one
         for j in range(width):
             apart = deviation[k, i] - deviation[k, j0 + j]
             apart_rate = rate[k, i] - rate[k, j0 + j]
@@ -149,13 +196,18 @@ def hermite_gradient(
             theirs = reference[k] + deviation[k, j0 + j]
             product = mine * theirs
             product_rate = rate[k, i] * theirs + mine * rate[k, j0 + j]
-            total[j] += power[j]
             q[j] += quarter * apart * apart + product * u[j] * total[j]
-            dq[j] += half * apart * apart_rate + product_rate * u[j] * total[j] + product * degree * power[j] * du[j]
-            slope[j] += degree * product * power[j]
-            dslope[j] += degree * (product_rate * power[j] - two * product * below * lower_power[j] * du[j])
+            dq[j] += half * apart * apart_rate + product_rate * u[j] * total[j] + product * much * power[j] * du[j]
+            slope[j] += much * product * power[j]
+            dslope[j] += much * (product_rate * power[j] - two * product * below * lower_power[j] * du[j])
+            rho = one - two * u[j]
             lower_power[j] = power[j]
-            power[j] *= one - two * u[j]
+            power[j] *= rho
+            total[j] += power[j]
+            if by_two:
+                lower_power[j] = power[j]
+                power[j] *= rho
+                total[j] += power[j]
 
 
 @compiled
@@ -209,8 +261,11 @@ def transform(
                 if program.kind[step] == HERMITE:
                     span = program.span[step, HERMITE_REFERENCE]
                     start, stop = program.deviation_span[step, 0], program.deviation_span[step, 1]
+                    degrees = program.span[step, HERMITE_DEGREES]
+                    ladder = program.ladder[step]
                     hermite_gradient(
-                        u, du, i, j0, program.series[span[0] : span[1]], table.deviation[start:stop], rates.deviation[start:stop],
+                        u, du, i, j0, program.series[span[0] : span[1]], program.series[degrees[0] : degrees[1]],
+                        ladder[0], ladder[1], ladder[2], table.deviation[start:stop], rates.deviation[start:stop],
                         e, de, slope, dslope, x, far, work,
                     )  # fmt: skip
                 else:

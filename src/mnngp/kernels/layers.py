@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mnngp.activations import HomogeneousActivation, SmoothActivation, TabulatedMaxout
+from mnngp.activations.exact import Expansion
 from mnngp.activations.profile import Profile, linear_profile
 from mnngp.activations.series import Vector
 from mnngp.errors import ScaleError
@@ -50,6 +51,9 @@ class Step:
     table: Vector = field(default_factory=_nothing)
     reference: Vector = field(default_factory=_nothing)  # HERMITE: coefficients A_k of the reference point
     deviation: Vector = field(default_factory=_nothing)  # HERMITE: A_ik - A_k, a row a degree
+    expansion: Expansion | None = None  # HERMITE: what the coefficients come from
+    variance: Vector = field(default_factory=_nothing)  # HERMITE: v before this step
+    shrinkage: Vector = field(default_factory=_nothing)  # HERMITE: √w/√v', so that A_ik = shrinkage_i c_k(v_i)
 
 
 @dataclass
@@ -93,10 +97,10 @@ def inputs(square_lengths: Vector) -> Diagonal:
 def walk(points: Diagonal, layers: Sequence[Layer]) -> Iterator[Step]:
     """Take the points through the layers, in place, yielding each layer's step."""
     for layer in layers:
-        points.rescale(layer.bias_var)
         if isinstance(layer.activation, SmoothActivation):
             yield _smooth_step(points, layer, layer.activation)
         else:
+            points.rescale(layer.bias_var)
             yield _homogeneous_step(points, layer)
 
 
@@ -147,18 +151,30 @@ def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -
     e = np.ldexp(points.deviation, 2 * points.exponent)
     points.exponent = 0
 
-    terms = activation.checked_terms(float(max(v.max(), ref)))
-    c_ref = activation.hermite(np.array([ref]), terms)[0]
-    c_off = _hermite_deviation(activation, v, e, ref, c_ref)
+    expansion = activation.expansion(float(max(v.max(), ref)))
+    c_ref = expansion.coefficients(np.array([ref]))[0]
+    near = np.abs(e) <= 0.5 * ref
+    if near.all():
+        c_off = expansion.deviations(v, e, ref)
+        c = c_ref + c_off
+    else:
+        c = expansion.coefficients(v)
+        c_off = c - c_ref
+        if near.any():
+            c_off[near] = expansion.deviations(v[near], e[near], ref)
     ref_next = b + w * float(c_ref @ c_ref)
     e_next = w * ((c_off * (2.0 * c_ref + c_off)).sum(axis=1))
-    v_next = b + w * ((c_ref + c_off) ** 2).sum(axis=1)
+    v_next = b + w * (c**2).sum(axis=1)
     root, root_ref = _safe_sqrt(v_next), _safe_sqrt(ref_next)
-    inverse_off = -e_next / (root * root_ref * (root + root_ref))  # 1/√v' - 1/√v'_ref
-    reference = np.sqrt(w) * c_ref / root_ref
-    deviation = np.sqrt(w) * (c_off / root[:, None] + c_ref * inverse_off[:, None])
-    coefficients = reference + deviation
-    slope = (np.arange(terms) * coefficients**2).sum(axis=1)
+    inverse_off = -e_next / (root + root_ref) / root_ref / root  # 1/√v' - 1/√v'_ref, in an order that does not overflow
+    shrinkage = np.sqrt(w) / root
+    if near.all():
+        reference = np.sqrt(w) * c_ref / root_ref
+        deviation = shrinkage[:, None] * c_off + np.sqrt(w) * c_ref * inverse_off[:, None]
+    else:  # a sum of reference and deviation would leave a rounding of the largest coefficients in the smallest
+        reference = np.zeros_like(c_ref)
+        deviation = shrinkage[:, None] * c
+    slope = (expansion.degrees.values * (reference + deviation) ** 2).sum(axis=1)
     # The constant's coefficient, k = 0, does not depend on ρ: it goes where a homogeneous layer has α.
     step = Step(
         strips.HERMITE,
@@ -171,6 +187,9 @@ def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -
         reach=points.reach,
         reference=reference,
         deviation=np.ascontiguousarray(deviation.T),
+        expansion=expansion,
+        variance=v,
+        shrinkage=shrinkage,
     )
 
     points.tangent = 1.0 + slope * points.tangent
@@ -178,30 +197,6 @@ def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -
     # An odd series keeps negative correlations negative; one with a mean need not make them positive either.
     points.reach = 1.0
     return step
-
-
-def _hermite_deviation(activation: SmoothActivation, v: Vector, e: Vector, ref: float, c_ref: Vector) -> Vector:
-    """``c_k(v_i) - c_k(v_ref)``, a row a point, with relative accuracy also for variances that nearly agree."""
-    terms = len(c_ref)
-    with np.errstate(divide="ignore"):  # a zero point is infinitely far away
-        away = np.log1p(e / ref) if ref > 0.0 else np.zeros_like(v)
-    if ref == 0.0 or np.abs(away).max() > 1e-3:
-        return np.concatenate([activation.hermite(part, terms) - c_ref for part in np.array_split(v, len(v) // 2048 + 1)])
-    # The Taylor series in log v. Its cut-off coefficients are below the series' own remainder.
-    derivative, result, factor = c_ref, np.zeros((len(v), terms)), np.ones_like(v)
-    for order in range(1, 9):
-        derivative = log_variance_derivative(derivative)
-        factor = factor * away / order
-        result += factor[:, None] * derivative
-    return result
-
-
-def log_variance_derivative(coefficients: Vector) -> Vector:
-    """``dc_k / d log v`` along the last axis: ``2 v dc_k/dv = k c_k + √((k+1)(k+2)) c_(k+2)``."""
-    k = np.arange(coefficients.shape[-1])
-    above = np.zeros_like(coefficients)
-    above[..., :-2] = coefficients[..., 2:]
-    return np.asarray(0.5 * (k * coefficients + np.sqrt((k + 1.0) * (k + 2.0)) * above))
 
 
 def _safe_sqrt(v: Vector | float) -> Vector:

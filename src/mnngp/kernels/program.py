@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mnngp.activations.degrees import RUNGS
 from mnngp.activations.series import HALF_RANGE, Series, Vector
 from mnngp.errors import MnngpError
 from mnngp.kernels import strips
@@ -47,15 +48,18 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
     kind = np.array([step.kind for step in steps], dtype=np.int64)
     stretch, fall = np.zeros(count), np.zeros(count)
     power, power_terms = np.zeros((count, 2, 17)), np.zeros(count, dtype=np.int64)
-    span = np.zeros((count, 8, 2), dtype=np.int64)
-    deviation_span = np.zeros((count, 2), dtype=np.int64)
+    span = np.zeros((count, strips.SERIES, 2), dtype=np.int64)
+    deviation_span, ladder = np.zeros((count, 2), dtype=np.int64), np.zeros((count, 3), dtype=np.int64)
     packer, deviations = _Packer(), 0
     for index, step in enumerate(steps):
         where = span[index]
         if step.kind == strips.TABLE:
             where[strips.TABLE_VALUES] = packer.add(step.table, padded=False)
-        elif step.kind == strips.HERMITE:
+        elif step.expansion is not None:
+            degrees = step.expansion.degrees
             where[strips.HERMITE_REFERENCE] = packer.add(step.reference, padded=False)
+            where[strips.HERMITE_DEGREES] = packer.add(np.minimum(degrees.values, np.finfo(dtype).max / 4.0), padded=False)
+            ladder[index] = degrees.whole, RUNGS, degrees.odd
             deviation_span[index] = deviations, deviations + len(step.reference)
             deviations += len(step.reference)
         elif step.profile is not None:
@@ -81,6 +85,7 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
         span,
         packer.packed(dtype),
         deviation_span,
+        ladder,
     )
 
 
@@ -126,7 +131,7 @@ def collapse(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> P
             raise MnngpError("distances underflow")
         return np.sqrt(u / behind)
 
-    span = np.zeros((1, 8, 2), dtype=np.int64)
+    span = np.zeros((1, strips.SERIES, 2), dtype=np.int64)
     packer = _Packer()
     sides = {(strips.G, strips.G_SLOPE): np.square, (strips.H, strips.H_SLOPE): lambda c: 1.0 - np.square(c)}
     try:
@@ -149,4 +154,5 @@ def collapse(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> P
         span=span,
         series=packer.packed(dtype),
         deviation_span=np.zeros((1, 2), dtype=np.int64),
+        ladder=np.zeros((1, 3), dtype=np.int64),
     )

@@ -22,12 +22,13 @@ Array = Any  # NumPy arrays of either floating point type; compiled code has no 
 LINEAR = 0  # E(u) = g u
 NEAR = 1  # homogeneous, and no correlation before it is negative: one series
 WHOLE = 2  # homogeneous, any correlation: two series
-HERMITE = 3  # smooth: Hermite coefficients, different for every point
+HERMITE = 3  # smooth: Hermite coefficients, different for every point, of whole degrees and of real ones in octaves
 TABLE = 4  # the paper's table of F_q
 COLLAPSED = 5  # a whole network in one step, for points of equal length
 
 # The series of a step, as rows of ``Program.span``.
-G, G_SLOPE, G_BEND, H, H_SLOPE, H_BEND, HERMITE_REFERENCE, TABLE_VALUES = range(8)
+G, G_SLOPE, G_BEND, H, H_SLOPE, H_BEND, HERMITE_REFERENCE, HERMITE_DEGREES, TABLE_VALUES = range(9)
+SERIES = 9
 
 
 class Program(NamedTuple):
@@ -38,9 +39,10 @@ class Program(NamedTuple):
     fall: Array  # (steps,) half of F(1) - F(-1)
     power: Array  # (steps, 2, 17) G and P in powers of x = stretch·s - 1, lowest first
     power_terms: Array  # (steps,) 9 or 17: how many of them, 0: there are more, and they are summed as Chebyshev series
-    span: Array  # (steps, 8, 2) where each series stands in ``series``
+    span: Array  # (steps, SERIES, 2) where each series stands in ``series``
     series: Array  # (…,) Chebyshev coefficients, 4k + 2 of each
     deviation_span: Array  # (steps, 2) the rows of ``Tables.deviation`` that belong to a HERMITE step
+    ladder: Array  # (steps, 3) HERMITE: how many degrees are whole, how many real ones make an octave, whether they are odd
 
 
 class Tables(NamedTuple):
@@ -238,45 +240,112 @@ def homogeneous_values(
 
 
 @compiled
-def hermite_values(
-    u: Array,
-    i: int,
-    j0: int,
-    reference: Array,
-    row_deviation: Array,
-    col_deviation: Array,
-    q: Array,
-    slope: Array,
-    x: Array,
-    work: Array,
-) -> None:
-    """For a HERMITE step ``Σ_k ¼ (A_ik - A_jk)² + A_ik A_jk (1 - ρ^k)/2`` over k ≥ 1, and its slope ``Σ_k k A_ik A_jk ρ^(k-1)``.
-
-    A_ik is the reference point's coefficient plus the deviation of point i.
-    """
+def ladder_start(u: Array, degree: Any, power: Array, rest: Array) -> None:
+    """``|ρ|^degree``, and one minus it with full relative accuracy where ρ is near ±1."""
     one = u.dtype.type(1.0)
     two = u.dtype.type(2.0)
+    half = u.dtype.type(0.5)
+    for j in range(u.shape[0]):
+        close = u[j] if u[j] <= half else max(one - u[j], u.dtype.type(0.0))
+        rest[j] = -math.expm1(degree * math.log1p(-two * close))
+        power[j] = one - rest[j]
+
+
+@compiled
+def ladder_double(power: Array, rest: Array) -> None:
+    """Twice the degree: the power's square; from one minus it as long as that is the more accurate of the two."""
+    one = power.dtype.type(1.0)
+    two = power.dtype.type(2.0)
+    half = power.dtype.type(0.5)
+    for j in range(power.shape[0]):
+        square = power[j] * power[j]
+        rest[j] *= two - rest[j]
+        power[j] = one - rest[j] if rest[j] < half else square
+
+
+@compiled
+def signed_inverse(u: Array, odd: int, inverse: Array) -> None:
+    """``σ/ρ``, where ``ρ^κ = σ |ρ|^κ`` for real κ that stand for odd degrees or for even ones; zero at ρ = 0."""
+    one = u.dtype.type(1.0)
+    two = u.dtype.type(2.0)
+    half = u.dtype.type(0.5)
+    zero = u.dtype.type(0.0)
+    for j in range(u.shape[0]):
+        rho = one - two * u[j]
+        value = one / rho if rho != zero else zero
+        inverse[j] = -value if odd > 0 and u[j] > half else value
+
+
+@compiled
+def ladder_values(
+    u: Array, i: int, j0: int, reference: Array, degree: Array, whole: int, rungs: int, odd: int,
+    row_deviation: Array, col_deviation: Array, q: Array, slope: Array, power: Array, rest: Array, inverse: Array,
+) -> None:  # fmt: skip
+    """``hermite_values`` over the real degrees: the powers of each rung of the first octave are squared from octave to octave."""
+    one = u.dtype.type(1.0)
+    half = u.dtype.type(0.5)
     quarter = u.dtype.type(0.25)
     zero = u.dtype.type(0.0)
     width = u.shape[0]
     for j in range(width):
         q[j] = zero
         slope[j] = zero
+    for rung in range(min(rungs, reference.shape[0] - whole)):
+        ladder_start(u, degree[whole + rung], power, rest)
+        for k in range(whole + rung, reference.shape[0], rungs):
+            here = reference[k]
+            mine_off = row_deviation[k, i]
+            mine = here + mine_off
+            much = degree[k]
+            theirs_off = col_deviation[k, j0 : j0 + width]
+            for j in range(width):
+                apart = mine_off - theirs_off[j]
+                product = mine * (here + theirs_off[j])
+                fallen = one + power[j] if odd > 0 and u[j] > half else rest[j]
+                q[j] += quarter * apart * apart + half * product * fallen
+                slope[j] += much * product * power[j]
+            ladder_double(power, rest)
+    signed_inverse(u, odd, inverse)
+    for j in range(width):
+        slope[j] *= inverse[j]
+
+
+@compiled
+def hermite_values(
+    u: Array, i: int, j0: int, reference: Array, degree: Array, whole: int, rungs: int, odd: int,
+    row_deviation: Array, col_deviation: Array, q: Array, slope: Array, x: Array, far: Array, work: Array,
+) -> None:  # fmt: skip
+    """For a HERMITE step ``Σ_k ¼ (A_ik - A_jk)² + A_ik A_jk (1 - ρ^k)/2`` over k ≥ 1, and its slope ``Σ_k k A_ik A_jk ρ^(k-1)``.
+
+    A_ik is the reference point's coefficient plus the deviation of point i. Of the degrees k the first ``whole`` are 0, 1, and
+    others that rise by one or two.
+    """
+    one = u.dtype.type(1.0)
+    two = u.dtype.type(2.0)
+    quarter = u.dtype.type(0.25)
+    width = u.shape[0]
+    ladder_values(u, i, j0, reference, degree, whole, rungs, odd, row_deviation, col_deviation, q, slope, x, work, far)
+    for j in range(width):
         x[j] = one  # ρ^(k-1)
-        work[j] = zero  # (1 - ρ^k) / (1 - ρ) = 1 + ρ + … + ρ^(k-1)
-    for k in range(1, reference.shape[0]):
+        work[j] = one  # (1 - ρ^k) / (1 - ρ) = 1 + ρ + … + ρ^(k-1)
+    for k in range(1, whole):
         here = reference[k]
         mine_off = row_deviation[k, i]
         mine = here + mine_off
-        degree = u.dtype.type(k)
+        much = degree[k]
+        by_two = k + 1 < whole and degree[k + 1] - much > one
         theirs_off = col_deviation[k, j0 : j0 + width]
         for j in range(width):
             apart = mine_off - theirs_off[j]
             product = mine * (here + theirs_off[j])
-            work[j] += x[j]
             q[j] += quarter * apart * apart + product * u[j] * work[j]
-            slope[j] += degree * product * x[j]
-            x[j] *= one - two * u[j]
+            slope[j] += much * product * x[j]
+            rho = one - two * u[j]
+            x[j] *= rho
+            work[j] += x[j]
+            if by_two:
+                x[j] *= rho
+                work[j] += x[j]
 
 
 @compiled
@@ -309,7 +378,12 @@ def advance(
         elif kind == HERMITE:
             first, last = program.deviation_span[step, 0], program.deviation_span[step, 1]
             reference = program.series[span[HERMITE_REFERENCE, 0] : span[HERMITE_REFERENCE, 1]]
-            hermite_values(u, i, j0, reference, rows.deviation[first:last], cols.deviation[first:last], e, slope, x, work)
+            degree = program.series[span[HERMITE_DEGREES, 0] : span[HERMITE_DEGREES, 1]]
+            whole, rungs, odd = program.ladder[step, 0], program.ladder[step, 1], program.ladder[step, 2]
+            hermite_values(
+                u, i, j0, reference, degree, whole, rungs, odd, rows.deviation[first:last], cols.deviation[first:last],
+                e, slope, x, far, work,
+            )  # fmt: skip
             for j in range(width):
                 dp = pi - p[j]
                 dr = ri - r[j]
