@@ -10,6 +10,8 @@ KERNELS = [
     MaxoutKernel(3, 4, weight_var=[0.5, 1.0, 0.8, 1.5], bias_var=[0.1, 0.5, 0.01, 0.2]),
     NetworkKernel([Maxout(2), Maxout(1), LeakyReLU(0.3), Abs(), ReLU()], weight_var=0.9, bias_var=0.2),
     NetworkKernel([Tanh(), Tanh()], weight_var=1.5, bias_var=0.1),
+    NetworkKernel([Tanh(), GELU()], weight_var=[30.0, 200.0, 2.0], bias_var=[0.1, 0.5, 0.1]),  # real degrees
+    NetworkKernel([Erf(), GELU(), Erf()], weight_var=[1e4, 1e5, 50.0, 1.0], bias_var=0.3),
     NetworkKernel([Maxout(3), Erf(), GELU(), Maxout(2)], weight_var=0.9, bias_var=[0.2, 0.1, 0.1, 0.05, 0.3]),
 ]
 

@@ -22,6 +22,7 @@ NETWORKS = [
     NetworkKernel([Tanh()] * 5, 3.0, 0.3),
     NetworkKernel([Erf()] * 12, 1.5, 0.1, kind="ntk"),
     NetworkKernel([GELU()] * 4, 1.5, 0.1),
+    NetworkKernel([Erf(), Tanh(), GELU()], [50.0, 30.0, 20.0, 1.0], 0.3),  # real degrees
 ]
 
 

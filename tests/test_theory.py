@@ -67,6 +67,19 @@ def test_slopes_are_derivatives(activation):
     assert point.depth_scale == pytest.approx(-1.0 / math.log(point.correlation_slope))
 
 
+@pytest.mark.parametrize("activation", [Tanh(), Erf()], ids=repr)
+def test_fixed_points_at_large_and_small_variances(activation):
+    for weight_var, bias_var in ((1.0, 1e10), (1e12, 0.0), (0.5, 1e-20), (300.0, 2.0)):
+        point = theory.fixed_point(activation, weight_var=weight_var, bias_var=bias_var)
+        again = theory.variance_map(activation, point.variance, weight_var=weight_var, bias_var=bias_var)
+        assert 0.0 < point.variance < np.inf
+        assert again == pytest.approx(point.variance, rel=1e-13)
+    # Where erf is a step, E φ'² = (4/π)/√(1 + 4v).
+    wide = theory.fixed_point(Erf(), weight_var=1e12, bias_var=0.0)
+    assert wide.gradient_slope == pytest.approx(1e12 * 4.0 / np.pi / np.sqrt(1.0 + 4.0 * wide.variance), rel=1e-13)
+    assert theory.fixed_point(GELU(), weight_var=3.0).gradient_slope == pytest.approx(1.5, rel=1e-13)  # half of it at infinity
+
+
 def test_phases():
     unit = Maxout(4)
     critical = unit.critical_weight_var

@@ -30,7 +30,8 @@ from mnngp.errors import InputError
 
 Vector = NDArray[np.float64]
 _CRITICAL = 1e-9  # a slope this near to one is one
-_LARGEST = 1e8  # a variance that has no fixed point below this has none
+_LARGEST = 1e8  # a variance that has no fixed point below this many times the variances of weights and biases has none
+_INFINITE = 1e30  # a variance at which an activation that is known at any is what it is at infinity
 
 
 @dataclass(frozen=True)
@@ -288,24 +289,27 @@ def _fixed_variance(activation: Activation, w: float, b: float) -> float:
             return b / (1.0 - slope)
         return 1.0 if b == 0.0 and slope <= 1.0 + _CRITICAL else math.inf  # at the critical point every variance is one
 
-    def excess(v: float) -> float:
-        return b + w * float(_mean_square(activation, v)) - v
+    def excess(log_v: float) -> float:  # relative to v, of any size
+        v = math.exp(log_v)
+        return b / v + w * float(_mean_square(activation, v)) / v - 1.0
 
-    low = high = 1.0
+    low, high, step = 0.0, 0.0, math.log(2.0)
     while excess(high) > 0.0:  # the variance grows from here
-        low, high = high, 2.0 * high
-        if high > _LARGEST:
+        low, high = high, high + step
+        if high > math.log(_LARGEST * max(1.0, w, b)):
             return math.inf
-    while excess(low) <= 0.0:  # it shrinks from here
-        low, high = low / 2.0, low
-        if low < 1e-12:
+    while excess(low) <= 0.0:  # it shrinks from here, but not below b
+        low, high = low - step, low
+        if b == 0.0 and low < math.log(1e-12):
             return 0.0
-    return float(brentq(excess, low, high, xtol=1e-14, rtol=1e-13))
+    return math.exp(brentq(excess, low, high, xtol=1e-16, rtol=4.0 * np.finfo(float).eps))
 
 
 def _finite(activation: Activation, v: float) -> float:
-    """An endless variance, as a number at which a smooth activation is what it is at infinity."""
-    return v if activation.homogeneous else min(v, _LARGEST)
+    """An endless variance, as a number at which a smooth activation is what it is at infinity, or nearly."""
+    if isinstance(activation, SmoothActivation) and math.isinf(v):
+        return _INFINITE if activation.exact else _LARGEST
+    return v
 
 
 def _weight_over_variance(activation: Activation, w: float, b: float, v: float) -> float:

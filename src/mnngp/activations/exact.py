@@ -150,7 +150,13 @@ class _Powers(Expansion):
 
     def deviations(self, v: Vector, e: Vector, reference: float) -> Vector:
         at = np.array([reference])
-        return self._mixed(v, lambda square: self._one(at, square) * np.expm1(self._log_deviation(v, e, reference, square)))
+
+        def difference(square: float) -> Vector:
+            away = self._log_deviation(v, e, reference, square)
+            larger = np.maximum(self._one(v, square), self._one(at, square))  # times a number below one: nothing overflows
+            return -np.sign(away) * larger * np.expm1(-np.abs(away))
+
+        return self._mixed(v, difference)
 
     def rates(self, v: Vector) -> Vector:
         return self._mixed(v, lambda square: self._one(v, square) * self._log_rate(v, square))

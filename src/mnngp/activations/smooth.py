@@ -68,6 +68,11 @@ class SmoothActivation(Activation):
     def slope(self, z: Vector) -> Vector:
         """``φ'(z)``."""
 
+    @property
+    def exact(self) -> bool:
+        """Whether its moments are known at any variance; if not, the series is cut, with a warning where that is not accurate."""
+        return self._exact is not None
+
     def variance(self, v: Vector) -> Vector:
         """``V(v) = E φ(√v z)²`` for an array of variances."""
         if self._exact is not None:

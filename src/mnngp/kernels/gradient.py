@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from mnngp.activations.series import Vector
+from mnngp.errors import ScaleError
 from mnngp.kernels import recursion, strips, threads
 from mnngp.kernels.compiled import compiled
 from mnngp.kernels.layers import Diagonal, Step, inputs, walk
@@ -87,7 +88,10 @@ def _evaluate(
             )  # fmt: skip
 
         threads.spread(task, range(0, len(x), _TASK)[::-1], work=4.0 * kernel.size * len(steps))
-        np.fill_diagonal(slab, values.diagonal * on_diagonal if values.scaled else 0.0)
+        with np.errstate(over="ignore"):
+            np.fill_diagonal(slab, values.diagonal * on_diagonal if values.scaled else 0.0)
+        if not np.isfinite(slab).all():
+            raise ScaleError(f"the kernel's gradient is too large for {network.dtype}: scale the features or the variances down")
     np.fill_diagonal(kernel, values.diagonal)
     return kernel, gradient, rates_of_diagonal
 
@@ -120,8 +124,9 @@ def _rates(
         rows["a"].append(a_rate)
         rows["p"].append(0.5 * step.beta * (bias - after) / 2.0)
         rows["r"].append(r_rate)
-        tangent_rate = factor_rate * tangent + factor * tangent_rate
-        tangent = 1.0 + factor * tangent
+        if network.tangent:
+            tangent_rate = factor_rate * tangent + factor * tangent_rate
+            tangent = 1.0 + factor * tangent
         growth = after
     on_diagonal = growth + tangent_rate / tangent if network.tangent else growth
     a, p, r = (np.stack(rows[name]).astype(network.dtype) for name in ("a", "p", "r"))

@@ -85,7 +85,7 @@ class Diagonal:
 
 def inputs(square_lengths: Vector) -> Diagonal:
     """The points before the first layer, from ``|x_i|²/d``."""
-    reference = float(np.median(square_lengths))
+    reference = 2.0 * float(np.median(square_lengths / 2.0))  # the mean of the middle two may not overflow
     return Diagonal(
         variance=square_lengths,
         reference=reference,
@@ -143,17 +143,13 @@ def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -
     with np.errstate(over="ignore"):
         v = np.ldexp(points.variance, 2 * points.exponent)
         ref = float(np.ldexp(points.reference, 2 * points.exponent))
-    if not (np.isfinite(v).all() and np.isfinite(ref)):
-        raise ScaleError(
-            f"the variance before {activation!r} overflows float64; scale the features down, or choose a smaller weight_var for "
-            "the layers before it"
-        )
+    _check_finite("before", activation, v, ref)
     e = np.ldexp(points.deviation, 2 * points.exponent)
     points.exponent = 0
 
     expansion = activation.expansion(float(max(v.max(), ref)))
     c_ref = expansion.coefficients(np.array([ref]))[0]
-    near = np.abs(e) <= 0.5 * ref
+    near = (np.abs(e) <= 0.5 * ref) & (ref > 0.0)
     if near.all():
         c_off = expansion.deviations(v, e, ref)
         c = c_ref + c_off
@@ -162,9 +158,11 @@ def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -
         c_off = c - c_ref
         if near.any():
             c_off[near] = expansion.deviations(v[near], e[near], ref)
-    ref_next = b + w * float(c_ref @ c_ref)
-    e_next = w * ((c_off * (2.0 * c_ref + c_off)).sum(axis=1))
-    v_next = b + w * (c**2).sum(axis=1)
+    with np.errstate(over="ignore"):
+        ref_next = b + w * float(c_ref @ c_ref)
+        e_next = w * ((c_off * (2.0 * c_ref + c_off)).sum(axis=1))
+        v_next = b + w * (c**2).sum(axis=1)
+    _check_finite("behind", activation, v_next, ref_next, e_next)
     root, root_ref = _safe_sqrt(v_next), _safe_sqrt(ref_next)
     inverse_off = -e_next / (root + root_ref) / root_ref / root  # 1/√v' - 1/√v'_ref, in an order that does not overflow
     shrinkage = np.sqrt(w) / root
@@ -192,11 +190,20 @@ def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -
         shrinkage=shrinkage,
     )
 
-    points.tangent = 1.0 + slope * points.tangent
+    with np.errstate(over="ignore"):  # an error for a tangent kernel (``matrix.scale_shift``), and nothing for any other
+        points.tangent = 1.0 + slope * points.tangent
     points.variance, points.deviation, points.reference = v_next, e_next, float(ref_next)
     # An odd series keeps negative correlations negative; one with a mean need not make them positive either.
     points.reach = 1.0
     return step
+
+
+def _check_finite(where: str, activation: SmoothActivation, *variances: Vector | float) -> None:
+    if not all(np.isfinite(part).all() for part in variances):
+        raise ScaleError(
+            f"the variance {where} {activation!r} overflows float64; scale the features down, or choose a smaller weight_var for "
+            "the layers before it"
+        )
 
 
 def _safe_sqrt(v: Vector | float) -> Vector:

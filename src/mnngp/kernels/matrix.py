@@ -265,13 +265,19 @@ def correlation_values(network: Network, points: Diagonal, contraction: float) -
 
 def scale_shift(network: Network, points: Diagonal, normalized: bool) -> int:
     """The power of four that a normalised kernel is divided by; zero, or an error, for a plain one."""
-    largest = float(points.variance.max()) * (float(points.tangent.max()) if network.tangent else 1.0)
-    if largest == 0.0:
+    limits = np.finfo(network.dtype)
+    variance, tangent = float(points.variance.max()), float(points.tangent.max()) if network.tangent else 1.0
+    if variance == 0.0:
         return 0
-    power = points.exponent + math.frexp(largest)[1] // 2
+    if not tangent < float(limits.max) / 16.0:
+        raise ScaleError(
+            f"the tangent kernel at depth {network.depth} is so much larger than the covariance that {network.dtype} cannot hold "
+            "their ratio: choose a smaller weight_var or depth"
+        )
+    (mantissa, first), (other, second) = math.frexp(variance), math.frexp(tangent)  # their product may overflow
+    power = points.exponent + (first + second + math.frexp(mantissa * other)[1]) // 2
     if normalized:
         return power
-    limits = np.finfo(network.dtype)
     if not limits.minexp < 2 * power - 2 <= 2 * power + 1 < limits.maxexp:
         raise ScaleError(
             f"the kernel is about 1e{2.0 * power * math.log10(2.0):.0f} at depth {network.depth}, which {network.dtype} cannot "
@@ -285,5 +291,5 @@ def scale_shift(network: Network, points: Diagonal, normalized: bool) -> int:
 
 def diagonal_values(network: Network, points: Diagonal, shift: int) -> Vector:
     """The kernel's diagonal, divided by ``4**shift``."""
-    values = points.variance * points.tangent if network.tangent else points.variance
-    return np.ldexp(values, 2 * (points.exponent - shift)).astype(network.dtype)
+    values = np.ldexp(points.variance, 2 * (points.exponent - shift))
+    return (values * points.tangent if network.tangent else values).astype(network.dtype)
