@@ -404,7 +404,10 @@ def exact_erf_network(X, depth, w, b):
 
 @pytest.mark.parametrize(("scale", "weight_var"), [(1.0, 1.5), (30.0, 4.0), (1e4, 300.0), (1e7, 1e4)])
 def test_deep_erf_networks_at_large_variances(scale, weight_var):
-    """Against the closed form with 120 digits, relative to √(K_ii K_jj), for variances to 1e18. Measured worst: 1.2e-14; in float32 6e-7."""
+    """Against the closed form with 120 digits, relative to √(K_ii K_jj), for variances to 1e18.
+
+    Measured worst: 1.2e-14, and in float32 6e-7.
+    """
     rng = np.random.default_rng(0)
     X = scale * rng.normal(size=(9, 6)) * np.array([1.0, 1.0, 0.5, 0.1, 1e-3, 1e-8, 1.0, 1.0, 0.0])[:, None]
     X[6], X[7] = X[0] * (1.0 + 1e-6), 3.0 * X[1]
@@ -422,7 +425,7 @@ def test_deep_erf_networks_at_large_variances(scale, weight_var):
 
 
 def test_distances_of_a_smooth_network_keep_their_relative_accuracy_in_the_ordered_phase():
-    """Large biases, small weights: variances near 100, and distances that fall below 1e-50 in 40 layers. Measured worst: 3.3e-13."""
+    """Large biases, small weights: variances near 100, and distances below 1e-50 behind 40 layers. Measured worst: 3.3e-13."""
     X = np.random.default_rng(3).normal(size=(4, 5))
     X[1] = X[0] * (1.0 + 1e-9)
     depth, w, b = 40, 1.0, 100.0

@@ -26,6 +26,8 @@ ORDER = [
     "activations.base",
     "activations.maxout",
     "activations.homogeneous",
+    "activations.degrees",
+    "activations.exact",
     "activations.smooth",
     "activations.table",
     "activations",

@@ -9,6 +9,7 @@ derivative into a probability that is smooth enough for a trapezoidal rule to gi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -68,7 +69,12 @@ def _maxout_profile(rank: int) -> Profile:
 
 
 def same_argmax_probability(theta: Vector, rank: int, points: int) -> Vector:
-    """``P(I = I')`` at ``ρ = cos θ``, by the trapezoidal rule with ``points`` nodes on a diameter.
+    """``P(I = I')`` at ``ρ = cos θ``, by the trapezoidal rule with ``points`` nodes on a diameter."""
+    return np.array([rank * (below ** (rank - 1) @ weight) for below, weight in both_below(theta, points)])
+
+
+def both_below(theta: Vector, points: int) -> Iterator[tuple[Vector, Vector]]:
+    """For each angle ``Φ_{2,ρ}(X, Y)`` on the nodes of the trapezoidal rule, and their weights; any rank can be had of these.
 
     In the rotated coordinates ``X = c a + s b``, ``Y = c a - s b`` (c, s the cosine and sine of θ/2; a, b independent) the
     integrand varies on a scale of one for every ρ, also at ±1, and the rule converges geometrically.
@@ -83,19 +89,17 @@ def same_argmax_probability(theta: Vector, rank: int, points: int) -> Vector:
     inside = weight > 1e-19
     a, b, weight = a[inside], b[inside], weight[inside]
 
-    result = np.empty(len(theta))
-    for i, half_angle in enumerate(theta / 2.0):
+    for half_angle in theta / 2.0:
         c, s = np.cos(half_angle), np.sin(half_angle)
         x, y = c * a + s * b, c * a - s * b
         # (y - ρx) / √(1-ρ²) = s a - c b, and (x - ρy) / √(1-ρ²) = s a + c b: no cancellation as ρ → ±1.
-        both_below = (
+        below = (
             0.5 * (ndtr(x) + ndtr(y))
             - owens_t(x, (s * a - c * b) / x)
             - owens_t(y, (s * a + c * b) / y)
             - np.where(x * y < 0.0, 0.5, 0.0)
         )
-        result[i] = rank * (np.clip(both_below, 0.0, 1.0) ** (rank - 1) @ weight)
-    return result
+        yield np.clip(below, 0.0, 1.0), weight
 
 
 def _resolved_grid(rank: int) -> tuple[int, float]:
