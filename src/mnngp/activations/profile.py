@@ -99,7 +99,9 @@ class Profile:
             return float(self._falls.max()) * (1.0 + 1e-5)
         if reach >= 1.0:
             return self.fall
-        return float(self.deficit(np.array([reach]))[0])
+        if reach > 0.5:
+            return float(self.deficit(np.array([reach]))[0])
+        return 2.0 * reach * float(self.near(np.sqrt(np.array([reach])))[0])  # the same; a deep network asks once a layer
 
     @cached_property
     def nonnegative(self) -> bool:
