@@ -18,7 +18,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 import mnngp
-from mnngp import MaxoutGPClassifier, MaxoutGPRegressor, MaxoutKernel, plan
+from mnngp import MaxoutGPClassifier, MaxoutGPRegressor, MaxoutKernel, connection, plan
 from mnngp.errors import (
     ClusterError,
     ConvergenceError,
@@ -378,8 +378,6 @@ def test_cholesky_on_a_cluster(table, dask_cluster):
     np.testing.assert_allclose(ours.precision(), exact.precision(), rtol=1e-9)
     assert ours.log_marginal_likelihood() == pytest.approx(exact.log_marginal_likelihood(), rel=1e-10)
     assert ours.report.condition == pytest.approx(exact.report.condition)
-    with pytest.raises(UnavailableError, match="the factor is on the cluster"):
-        pickle.dumps(ours)
     twice = np.concatenate([X[:5], X[:5]])
     with pytest.raises(FactorizationError, match="a larger noise_var avoids it"):
         Posterior(kernel, twice, y[:10], 0.0, solver=ClusterCholesky(dask_cluster))
@@ -435,39 +433,16 @@ def test_workers_are_killed_in_the_middle(table, expected, dask_cluster, victims
 
 def test_no_scheduler_and_no_worker(table, tmp_path, monkeypatch):
     X, y, _ = (part[:50] for part in table)
-    monkeypatch.setattr(cluster_module, "_PATIENCE", 0.3)
+    monkeypatch.setattr(connection, "PATIENCE", 0.3)
     with pytest.raises(ClusterError, match=r"there is no Dask scheduler at tcp://127\.0\.0\.1:1"):
         Posterior(KERNELS["plain"][0], X, y, 1e-2, solver=ClusterConjugateGradients(scheduler="tcp://127.0.0.1:1"))
     from distributed import Client
 
     with (
         Client(n_workers=0, processes=False, dashboard_address="127.0.0.1:0", set_as_default=False) as empty,
-        pytest.raises(ClusterError, match="has had no worker for 0 s"),
+        pytest.raises(ClusterError, match=r"has had no worker for 0\.3 s; fit again on a cluster that runs"),
     ):
         Posterior(KERNELS["plain"][0], X, y, 1e-2, solver=ClusterConjugateGradients(scheduler=empty))
-
-
-LISTENING = """
-import json, os, psutil
-from mnngp.inference.cluster import Session
-if __name__ == "__main__":
-    session = Session()
-    assert len(session.workers()) >= 1
-    found = psutil.Process()
-    sockets = [c for p in (found, *found.children(recursive=True)) for c in p.net_connections("inet") if c.status == "LISTEN"]
-    print(json.dumps(sorted({c.laddr.ip for c in sockets})))
-    session.close()
-"""
-
-
-def test_a_cluster_of_our_own_listens_to_loopback_alone(tmp_path):
-    script = tmp_path / "listening.py"
-    script.write_text(LISTENING)
-    result = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120, env=ENVIRONMENT
-    )
-    assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout.splitlines()[-1]) == ["127.0.0.1"]
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------

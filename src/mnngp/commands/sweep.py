@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import time
 from collections import defaultdict
@@ -78,12 +77,16 @@ def _run(config: Path, path: Path, data_dir: Path | None, retry_failed: bool, cl
     from mnngp.experiments.protocol import Protocol
     from mnngp.experiments.store import Store
 
-    protocol = Protocol.load(config)
+    protocol, on_cluster = Protocol.load(config), any(value is not None for value in cluster.values())
     # Without its data, or what it needs, a sweep cannot begin, and leaves no store behind.
     if any(family.kind == "finite" for family in protocol.families):
         finite.require_torch()
-    if any(cluster.values()):
-        importlib.import_module("mnngp.experiments.cluster")  # says so if Dask is missing
+    if on_cluster:
+        from mnngp.connection import checked_address, distributed
+
+        distributed()  # or an error
+        if cluster["scheduler"] is not None:
+            checked_address("--scheduler", cluster["scheduler"])
     images = None if path.exists() else data.load(protocol.dataset, data_dir)
     with Store.begin(path, protocol) as store:
         if retry_failed:
@@ -92,7 +95,7 @@ def _run(config: Path, path: Path, data_dir: Path | None, retry_failed: bool, cl
             from mnngp.experiments import runner
 
             images = images or data.load(protocol.dataset, data_dir)
-            if any(cluster.values()):
+            if on_cluster:
                 _run_on_cluster(protocol, store, images, cluster, protocol.title or config.stem)
             else:
                 with Display(protocol.title or config.stem) as display:

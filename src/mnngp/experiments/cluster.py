@@ -20,20 +20,20 @@ can run code there. A cluster that is started here listens on the loopback inter
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 import time
 import uuid
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from mnngp import __version__
-from mnngp.connection import client_at, distributed, local
+from mnngp.connection import answered, client_at, compare, distributed, local
 from mnngp.data import Images
 from mnngp.errors import ClusterError, MissingExtraError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
@@ -44,6 +44,8 @@ from mnngp.experiments.store import Store
 _KEPT = 2  # splits whose angles a worker keeps
 _LOOK = 1.0  # seconds between two looks at which workers there are
 _PATIENCE = 60.0  # seconds for a result, some hundred bytes, to arrive, or for a process on this machine to be started again
+_ADVICE = "what is finished is kept, and the same command goes on"
+_FAREWELL = 5.0  # seconds for what need not be heard, and for a connection to be closed
 _DEATHS = 3  # workers that may die with a unit, as many as Dask's own allowed-failures
 
 Computed = list[tuple[Group, int, Outcome, float]]
@@ -53,8 +55,12 @@ Computed = list[tuple[Group, int, Outcome, float]]
 def connected(*, workers: int | None = None, scheduler: str | None = None) -> Iterator[Any]:
     """A Dask client: of a cluster of processes on this machine, which ends with the context, or of one that runs."""
     if scheduler is not None:
-        with client_at(scheduler) as client:
+        client = client_at(scheduler, "--scheduler")
+        try:
             yield client
+        finally:
+            with suppress(Exception):  # it may be stopped
+                client.close(timeout=_FAREWELL)
     else:
         # Without limits of memory: what a worker keeps is bounded, and more of it is no reason to end a cell.
         client, cluster = local(workers or 1, memory_limit=0)
@@ -84,13 +90,12 @@ class _Distributed(Sweep):
         self.deaths: Counter[int] = Counter()  # of workers that had a unit, by its number
 
     def run(self) -> None:
-        self._call(self.client.register_plugin, self.plugin)
+        compare(self.client, _ADVICE)
+        self._ask(lambda: self.client.register_plugin(self.plugin))
         try:
             super().run()
         finally:
-            if self.client.status == "running":
-                with suppress(Exception):  # workers may be dying, with us
-                    self.client.unregister_worker_plugin(self.plugin.name)
+            self._tell(lambda: self.client.unregister_worker_plugin(self.plugin.name))
 
     def _run_open(self) -> bool:
         """Have all units computed that nobody else is computing; whether there were any."""
@@ -135,14 +140,16 @@ class _Distributed(Sweep):
         """Which workers there are, and how many threads each has. Units of workers that are gone go to others."""
         if time.monotonic() < self.looked_at_workers + _LOOK:
             return
-        before, self.threads = self.threads, dict(self._call(self.client.nthreads))
+        before, self.threads = self.threads, dict(self._ask(self.client.nthreads))
         since = time.monotonic()
         while not self.threads:  # they may be on their way
             self.watcher.no_workers()
             if self.client.cluster is not None and time.monotonic() > since + _PATIENCE:  # ours: nobody else will start some
-                raise ClusterError("all workers have died; what is finished is kept, and the same command goes on")
+                raise ClusterError(f"all workers have died; {_ADVICE}")
             time.sleep(_LOOK)
-            self.threads = dict(self._call(self.client.nthreads))
+            self.threads = dict(self._ask(self.client.nthreads))
+        if self.threads.keys() - before.keys():
+            compare(self.client, _ADVICE)
         self.looked_at_workers = time.monotonic()
         for worker in before.keys() - self.threads.keys():
             for key in [key for key, (_, _, home) in self.running.items() if home == worker]:
@@ -151,8 +158,7 @@ class _Distributed(Sweep):
     def _lose(self, key: str, *, died: bool) -> None:
         """Have a unit computed again; not if too many workers died that had it."""
         unit, future, _ = self.running.pop(key)
-        with suppress(Exception):
-            self.client.cancel([future], force=True)
+        self._tell(lambda: self.client.cancel([future], force=True))
         self.deaths[unit.number] += died
         if self.deaths[unit.number] > _DEATHS:
             self._commit(unit, self._results(_failed(unit, f"KilledWorker: {self.deaths[unit.number]} workers died computing it")))
@@ -177,9 +183,7 @@ class _Distributed(Sweep):
         try:
             future = self.events.get(timeout=_LOOK)
         except queue.Empty:
-            if self.client.status not in ("running", "connecting"):
-                raise self._gone() from None
-            return
+            return  # whether there is a cluster is seen to before more is given to it
         if future.key not in self.running:
             return
         unit, _, worker = self.running[future.key]
@@ -188,12 +192,10 @@ class _Distributed(Sweep):
             if isinstance(error, ClusterError | MissingExtraError | LookupError):  # of the worker, not of the cells
                 raise ClusterError(f"the worker at {worker} cannot compute cells: {type(error).__name__}: {error}")
             computed = _failed(unit, f"{type(error).__name__}: {error}")
-        elif self.client.status != "running":
-            raise self._gone()
         else:
             try:
-                computed = future.result(timeout=_PATIENCE)
-            except (OSError, TimeoutError, CancelledError):  # the worker died when it had done it
+                computed = self._ask(lambda: asyncio.wait_for(self.client.gather(future), _PATIENCE))
+            except (OSError, CancelledError):  # the worker died when it had done it
                 self._lose(future.key, died=False)
                 return
         del self.running[future.key]
@@ -202,23 +204,22 @@ class _Distributed(Sweep):
     def _give_up(self) -> None:
         """What is still being computed is not wanted any more."""
         futures = [future for _, future, _ in self.running.values()]
-        if futures and self.client.status == "running":
-            with suppress(Exception):  # workers may be dying, with us
-                self.client.cancel(futures, force=True)
+        if futures:
+            self._tell(lambda: self.client.cancel(futures, force=True))
         for unit in [*(unit for unit, _, _ in self.running.values()), *self.again]:
             self.store.release(unit.number)
         self.running = {}
         self.again.clear()
 
-    def _call(self, function: Any, *arguments: Any) -> Any:
-        """Ask the cluster; if it does not answer, it is gone."""
-        try:
-            return function(*arguments)
-        except (OSError, TimeoutError, CancelledError) as error:
-            raise self._gone() from error
+    def _ask(self, make: Callable[[], Awaitable[Any]]) -> Any:
+        """What comes of a call of the client, as ``connection.answered`` does it."""
+        return answered(self.client, make, _ADVICE)
 
-    def _gone(self) -> ClusterError:
-        return ClusterError("the cluster is gone; what is finished is kept, and the same command goes on")
+    def _tell(self, make: Callable[[], Awaitable[Any]]) -> None:
+        """The same where no answer is needed: workers may be dying, with us, and a scheduler may be stopped."""
+        if self.client.status == "running":
+            with suppress(Exception):
+                self.client.sync(make, callback_timeout=_FAREWELL)
 
 
 def _failed(unit: Unit, error: str) -> Computed:
@@ -233,7 +234,7 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
     """A protocol and its images, on a worker. Each sweep has its own name for them: several may share a cluster."""
 
     def __init__(self, protocol: Protocol, images: Images) -> None:
-        self.protocol, self.images, self.version = protocol, images, __version__
+        self.protocol, self.images = protocol, images
         self.name = f"mnngp-cells-{uuid.uuid4().hex}"
 
     def setup(self, worker: Any) -> None:
@@ -250,12 +251,10 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
             self.limit.restore_original_limits()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"protocol": self.protocol, "images": self.images, "version": self.version, "name": self.name}
+        return {"protocol": self.protocol, "images": self.images, "name": self.name}
 
     def compute(self, unit: Unit) -> Computed:
         """Compute the cells of a unit."""
-        if self.version != __version__:
-            raise ClusterError(f"it has mnngp {__version__}, the sweep {self.version}: install the same everywhere")
         with self.lock:  # two threads do not compute the same angles
             data = self.kept.pop(unit.split, None)
             if data is None:

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from mnngp import checks
 from mnngp.activations.series import Vector
-from mnngp.errors import FactorizationError, UnavailableError
-from mnngp.inference.cluster import Session
+from mnngp.connection import compared, versions
+from mnngp.errors import FactorizationError
+from mnngp.inference.cluster import OnCluster, Session
 from mnngp.inference.factor import Inverse, Report, contraction
+from mnngp.inference.large import ConjugateGradients, Iteration, IterationReport, System
 from mnngp.inference.packed import Progress
 from mnngp.inference.tiles import part
 from mnngp.kernels.matrix import correlations
@@ -30,7 +32,7 @@ _COLUMNS = 512  # right-hand sides at a time
 
 
 @dataclass(frozen=True)
-class ClusterCholesky:
+class ClusterCholesky(OnCluster):
     """Solve by a Cholesky factorisation on a Dask cluster: a ``solver`` of ``Posterior`` and of the estimators.
 
     Its memory, some three matrices of n² numbers on all workers together, is that of ``dask.array.linalg.cholesky``.
@@ -48,6 +50,7 @@ class ClusterCholesky:
 
     def __post_init__(self) -> None:
         checks.positive_int("block", self.block)
+        self._check_scheduler()
 
     def __call__(
         self, network: Network, x: Points, deviation: Vector, noise_var: Vector, progress: Progress | None = None
@@ -70,12 +73,13 @@ def kernel_array(
 
     block = min(block, len(x))
     edges = [*range(0, len(x), block), len(x)]
-    points = session.client.scatter([part(x, *pair) for pair in pairwise(edges)], hash=False)
-    make = dask.delayed(_block, pure=False)
+    points = session.scatter([part(x, *pair) for pair in pairwise(edges)])
+    make, ours = dask.delayed(compared, pure=False), versions()
     shape, count = (block, block), len(points)
     upper = {
         (i, j): da.from_delayed(
-            make(network, contraction, points[i], points[j], i == j, noise[edges[i] : edges[i + 1]], block), shape, dtype=np.float64
+            make(ours, _block, network, contraction, points[i], points[j], i == j, noise[edges[i] : edges[i + 1]], block),
+            shape, dtype=np.float64,
         )
         for i in range(count)
         for j in range(i, count)
@@ -90,10 +94,8 @@ class BlockedFactor:
     def __init__(self, session: Session, network: Network, contraction: float, x: Points, noise: Vector, block: int) -> None:
         self.session, self.network, self.contraction, self.x, self.noise = session, network, contraction, x, noise
         self.block = block
-        self._make()
-
-    def __getstate__(self) -> dict[str, Any]:
-        raise UnavailableError("the factor is on the cluster, and cannot be copied; save the model with its save method instead")
+        session.workers()
+        session.insist(self._make, lambda: None)
 
     def _make(self) -> None:
         from dask.array.linalg import cholesky
@@ -170,6 +172,10 @@ class ClusterFactor(Inverse):
     def solve(self, b: Matrix) -> Matrix:
         return self.factor.solve(b)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy leaves the factor where it is, and solves by conjugate gradients on its own machine, as a saved model does."""
+        return _by_iteration, (self.contraction, self.noise_var, self.factor.network, self.factor.x, self.factor.noise)
+
     def explained(self, kernel: Matrix) -> Vector:
         return self.factor.products(kernel.T.astype(np.float64), jointly=False)
 
@@ -181,6 +187,12 @@ class ClusterFactor(Inverse):
 
     def log_determinant(self) -> float:
         return 2.0 * math.fsum(np.log(self.factor.diagonal()))
+
+
+def _by_iteration(contraction: float, noise_var: Vector, network: Network, x: Points, noise: Vector) -> Iteration:
+    system = System(ConjugateGradients(), network, x, contraction, noise, progress=None)
+    system.first = IterationReport.of_factor(contraction)
+    return Iteration(contraction, noise_var, system)
 
 
 # --- on the workers -----------------------------------------------------------------------------------------------------

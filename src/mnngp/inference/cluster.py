@@ -10,18 +10,22 @@ sent again from here, and the product of that iteration is repeated.
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp import memory
-from mnngp.connection import client_at, distributed, local
+from mnngp import connection, memory
+from mnngp.connection import answered, checked_address, client_at, compare, compared, distributed, local, versions
 from mnngp.errors import ClusterError, InputError
 from mnngp.inference.large import ConjugateGradients, Storage
 from mnngp.inference.packed import Progress
@@ -32,7 +36,8 @@ from mnngp.kernels.structure import Network
 Matrix = NDArray[Any]
 _Value = TypeVar("_Value")
 _ATTEMPTS = 6  # products that fail one after the other
-_PATIENCE = 60.0  # seconds without any worker
+_CLOSING = 10.0  # seconds for a connection to be closed
+_ADVICE = "fit again on a cluster that runs, or on this machine with solver='cg'"
 _TASKS = 4  # patches for each thread: workers of unequal speed even out
 KEPT_SHARE = 0.4  # of a worker's memory, for tiles: Dask begins to write to disk at 0.6
 
@@ -48,58 +53,96 @@ class Session:
     """
 
     def __init__(self, scheduler: Any = None) -> None:
-        dask = distributed()
+        distributed()
         mine: list[Any] = []
-        if isinstance(scheduler, dask.Client):
-            self.client = scheduler
-        elif isinstance(scheduler, str):
-            self.client = client_at(scheduler)
-            mine = [self.client]
+        if isinstance(scheduler, str):
+            mine = [client_at(scheduler)]
         elif scheduler is not None:
-            raise InputError(f"scheduler must be an address, a distributed.Client or None, got {scheduler!r}")
+            check_client(scheduler)
+            self.client = scheduler
+        elif (active := _active()) is not None:
+            self.client = active
+        elif address := dask_config("scheduler-address"):  # DASK_SCHEDULER_ADDRESS
+            mine = [client_at(address, "DASK_SCHEDULER_ADDRESS")]
         else:
-            try:
-                self.client = dask.get_client()  # also of the address that DASK_SCHEDULER_ADDRESS gives
-            except ValueError:
-                mine = list(local())
-                self.client = mine[0]
+            mine = list(local())
+        if mine:
+            self.client = mine[0]
         self.close = weakref.finalize(self, _close, mine)
 
+    def ask(self, make: Callable[[], Awaitable[_Value]]) -> _Value:
+        """What comes of a call of the client, as ``connection.answered`` does it."""
+        with self._closing():
+            return answered(self.client, make, _ADVICE)
+
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Closed at once if there is no hope. (An error holds on to what it comes from; whoever collects that should not wait.)"""
+        try:
+            yield
+        except ClusterError:
+            self.close()
+            raise
+
     def workers(self) -> dict[str, Any]:
-        """What the scheduler knows of its workers; waits a while for the first."""
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                found = self.client.scheduler_info(n_workers=-1)["workers"]
-            except TypeError:  # before 2025.2
-                found = self.client.scheduler_info()["workers"]
-            if found or time.monotonic() > deadline:
-                break
+        """What the scheduler knows of its workers, all of which have what is here; waits a while for the first."""
+        deadline = time.monotonic() + connection.PATIENCE
+        while not (found := self.ask(self._identity)["workers"]):
+            if time.monotonic() > deadline:
+                address = self.client.scheduler.address
+                raise ClusterError(f"the cluster at {address} has had no worker for {connection.PATIENCE:g} s; {_ADVICE}")
             time.sleep(0.2)
-        if not found:
-            raise ClusterError(f"the cluster at {self.client.scheduler.address} has had no worker for {_PATIENCE:.0f} s")
+        with self._closing():
+            compare(self.client, _ADVICE)
         return dict(found)
 
+    async def _identity(self) -> Any:
+        try:
+            return await self.client.scheduler.identity(n_workers=-1)
+        except TypeError:  # before 2025.2
+            return await self.client.scheduler.identity()
+
+    def limits(self, workers: dict[str, Any]) -> list[float]:
+        """Bytes that each worker may take: its limit, or its share of what its machine has free if it has none."""
+        limits = {address: float(worker["memory_limit"] or 0) for address, worker in workers.items()}
+        free = [address for address, limit in limits.items() if not limit]
+        if free:
+            found = self.ask(lambda: self.client.run(memory.available, workers=free))
+            beside = Counter(workers[address]["host"] for address in free)
+            limits |= {address: found.get(address, 0) / beside[workers[address]["host"]] for address in free}
+        return list(limits.values())
+
+    def scatter(self, parts: Sequence[Any]) -> list[Any]:
+        """Data on the workers. Without hashes: equal data under an old key that is just being forgotten would be lost with it."""
+        return list(self.ask(lambda: self.client.scatter(list(parts), hash=False)))
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A task; a worker refuses it if its versions are not those of here."""
+        return self.client.submit(compared, versions(), function, *arguments, pure=False)
+
+    def completed(self, futures: Sequence[Any]) -> Iterator[Any]:
+        """Each of them, when it has come to its end."""
+        with self.client.as_current():
+            ending = distributed().as_completed(futures)
+        for _ in futures:
+            yield self.ask(ending.__anext__)
+
     def results(self, futures: Sequence[Any]) -> list[Any]:
-        """Their values. Without any worker it does not wait for ever."""
-        while True:
-            try:
-                with self.client.as_current():
-                    distributed().wait(futures, timeout=10.0)
-            except TimeoutError:
-                self.workers()
-                continue
-            return list(self.client.gather(futures))
+        """Their values."""
+        return list(self.ask(lambda: self.client.gather(list(futures))))
 
     def insist(self, work: Callable[[], _Value], renew: Callable[[], object]) -> _Value:
         """Do ``work``; where data were lost with a worker, ``renew`` them and do it again."""
-        from concurrent.futures import CancelledError
-
         dask = distributed()
         for attempt in range(_ATTEMPTS):
             try:
                 return work()
-            except (CancelledError, OSError, dask.KilledWorker) as error:
+            except ClusterError:
+                raise
+            except Exception as error:
+                lost = isinstance(error, CancelledError | OSError | dask.KilledWorker)
+                if not lost and self.client.status == "running":
+                    raise
                 if attempt == _ATTEMPTS - 1:
                     raise ClusterError(
                         f"workers were lost in {_ATTEMPTS} attempts at one product; is their memory enough?"
@@ -110,13 +153,67 @@ class Session:
         raise AssertionError
 
 
+def _active() -> Any:
+    """The client that is active: that of the worker whose task this is, or the last one that was opened and is not closed."""
+    dask = distributed()
+    try:
+        dask.get_worker()
+    except ValueError:
+        with suppress(ValueError):
+            return dask.default_client()
+        return None
+    return dask.get_client()
+
+
+def dask_config(name: str) -> Any:
+    """A setting of Dask's."""
+    import dask
+
+    return dask.config.get(name, None)
+
+
+def check_client(client: Any) -> None:
+    """Raise if it is no client that a solve can use."""
+    if not isinstance(client, distributed().Client):
+        raise InputError(f"scheduler must be an address, a distributed.Client or None, got {client!r}")
+    if client.asynchronous:
+        raise InputError(f"scheduler must be a client that is not asynchronous, got {client!r}")
+    if client.status == "closed":
+        raise ClusterError(f"the client that is given as scheduler is closed; {_ADVICE}")
+
+
 def _close(owned: list[Any]) -> None:
+    if any(thing.asynchronous for thing in owned):  # what is forgotten may be collected by the client's own thread
+        threading.Thread(target=_close, args=(owned,)).start()
+        return
     for thing in owned:
-        thing.close()
+        with suppress(Exception):  # the other side may be gone, or stopped
+            thing.close(timeout=_CLOSING)
+
+
+class OnCluster:
+    """What solvers on a cluster have in common. Copies share a client; a pickle has its address."""
+
+    scheduler: Any
+
+    def _check_scheduler(self) -> None:
+        scheduler = self.scheduler
+        if isinstance(scheduler, str):
+            distributed()
+            checked_address("scheduler", scheduler)
+        elif scheduler is not None:
+            check_client(scheduler)
+            object.__setattr__(self, "_address", scheduler.scheduler.address)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # all else is immutable
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "scheduler": self.__dict__.get("_address", self.scheduler)}
 
 
 @dataclass(frozen=True)
-class ClusterConjugateGradients(ConjugateGradients):
+class ClusterConjugateGradients(OnCluster, ConjugateGradients):
     """Solve by preconditioned conjugate gradients on a Dask cluster: a ``solver`` of ``Posterior`` and of the estimators.
 
     Parameters
@@ -132,6 +229,10 @@ class ClusterConjugateGradients(ConjugateGradients):
 
     scheduler: Any = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_scheduler()
+
     def operator(self, network: Network, contraction: float, x: Points, progress: Progress | None) -> ClusterTiles:
         """The kernel's tiles, on the workers."""
         given = None if self.memory is None else memory.as_bytes("memory", self.memory)
@@ -141,10 +242,13 @@ class ClusterConjugateGradients(ConjugateGradients):
         """The client holds the preconditioner; ``memory`` is the workers'."""
         return ConjugateGradients(rank=self.rank).rank_for(n)
 
+    def elsewhere(self) -> ConjugateGradients:
+        """Without the cluster, and without its memory."""
+        return ConjugateGradients(self.tolerance, self.max_iterations, self.rank, None, self.seed).elsewhere()
 
-def room_of(workers: dict[str, Any], points: int) -> int:
-    """Bytes for tiles on all workers, each of which may need all ``points`` (in bytes)."""
-    limits = [worker["memory_limit"] or memory.available() / len(workers) for worker in workers.values()]
+
+def room_of(limits: Sequence[float], points: int) -> int:
+    """Bytes for tiles on workers of so much memory, each of which may need all ``points`` (in bytes)."""
     return int(sum(max(0.0, KEPT_SHARE * limit - points) for limit in limits))
 
 
@@ -163,11 +267,10 @@ class ClusterTiles:
     ) -> None:
         self.session, self.network, self.contraction, self.x = session, network, contraction, x
         workers = session.workers()
-        item = network.dtype.itemsize
+        limits, item = session.limits(workers), network.dtype.itemsize
         if room is None:
-            room = room_of(workers, x.directions.nbytes)
-        smallest = min(worker["memory_limit"] or memory.available() / len(workers) for worker in workers.values())
-        self.edges = edges(len(x), sum(worker["nthreads"] for worker in workers.values()), max(TILE**2, 0.1 * smallest / item))
+            room = room_of(limits, x.directions.nbytes)
+        self.edges = edges(len(x), sum(worker["nthreads"] for worker in workers.values()), max(TILE**2, 0.1 * min(limits) / item))
         blocks = len(self.edges) - 1
         self.shapes = {
             (i, j): Shape(self._length(i), self._length(j), symmetric=i == j) for i in range(blocks) for j in range(i + 1)
@@ -195,44 +298,40 @@ class ClusterTiles:
 
     def _prepare(self, progress: Progress | None = None) -> None:
         """The points on the workers, and the tiles that are kept."""
-        client = self.session.client
+        session = self.session
         if not self.points:
-            parts = [part(self.x, *pair) for pair in pairwise(self.edges)]
-            # Without hashes: equal data under an old key that is just being forgotten would be lost with it.
-            self.points = client.scatter(parts, hash=False)
+            self.points = session.scatter([part(self.x, *pair) for pair in pairwise(self.edges)])
         missing = [place for place in self.shapes if place not in self.kept and self.count[place]]
         for i, j in missing:
-            self.kept[i, j] = client.submit(
-                _first_tiles, self.network, self.contraction, self.shapes[i, j], self.points[i], self.points[j], self.count[i, j],
-                pure=False,
-            )  # fmt: skip
+            self.kept[i, j] = session.submit(
+                _first_tiles, self.network, self.contraction, self.shapes[i, j], self.points[i], self.points[j], self.count[i, j]
+            )
         if progress is not None and missing:
-            with client.as_current():
-                for _ in distributed().as_completed([self.kept[place] for place in missing]):
-                    progress(1.0 / len(missing))
+            for _ in session.completed([self.kept[place] for place in missing]):
+                progress(1.0 / len(missing))
 
     def __call__(self, v: Matrix) -> Matrix:
         return self.session.insist(lambda: self._product(v), self._renew)
 
     def _product(self, v: Matrix) -> Matrix:
         self._prepare()
-        client = self.session.client
-        vectors = client.scatter([v[first:last] for first, last in pairwise(self.edges)], hash=False)
+        session = self.session
+        vectors = session.scatter([v[first:last] for first, last in pairwise(self.edges)])
         pairs: list[list[Any]] = [[] for _ in vectors]
         halves: list[list[int]] = [[] for _ in vectors]
         for (i, j), shape in self.shapes.items():
             whole = self.count[i, j] == len(shape.tiles)  # the points are not needed
-            both = client.submit(
+            both = session.submit(
                 _multiply, self.network, self.contraction, shape,
                 None if whole else self.points[i], None if whole else self.points[j], self.kept.get((i, j), ()),
-                vectors[j], vectors[i], pure=False,
+                vectors[j], vectors[i],
             )  # fmt: skip
             for row, half in ((i, 0), (j, 1)) if i != j else ((i, 0),):
                 pairs[row].append(both)
                 halves[row].append(half)
-        totals = [client.submit(_add_up, *row, pure=False) for row in zip(pairs, halves, strict=True)]
+        totals = [session.submit(_add_up, *row) for row in zip(pairs, halves, strict=True)]
         del both, pairs  # nothing but the sums is held once they are made
-        return np.concatenate(self.session.results(totals))
+        return np.concatenate(session.results(totals))
 
 
 # --- on the workers -----------------------------------------------------------------------------------------------------

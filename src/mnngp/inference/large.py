@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mnngp import checks, memory
 from mnngp.activations.series import Vector
-from mnngp.errors import UnavailableError
+from mnngp.errors import ClusterError, UnavailableError
 from mnngp.inference.factor import Inverse, alive, contraction
 from mnngp.inference.iterative import Convergence, conjugate_gradients
 from mnngp.inference.packed import Progress
@@ -172,11 +172,30 @@ class ConjugateGradients:
     def rank_for(self, n: int) -> int:
         if self.rank is not None:
             return min(self.rank, n)
-        return min(HIGHEST_RANK, n // 8, self.room() // (4 * 2 * 8 * n))  # L and E⁻¹L, while it is made
+        return min(HIGHEST_RANK, n // 8, self.room() // _rank_bytes(n))
 
     def operator(self, network: Network, contraction: float, x: Points, progress: Progress | None) -> Operator:
         """The kernel's tiles, on this machine."""
         return LocalTiles(network, contraction, x, self.room() - 16 * len(x) * self.rank_for(len(x)), progress)
+
+    def elsewhere(self) -> ConjugateGradients:
+        """The same for a copy, which may be on another machine."""
+        return _Elsewhere(self.tolerance, self.max_iterations, self.rank, self.memory, self.seed)
+
+
+def _rank_bytes(n: int) -> int:
+    """Memory that a rank of one is worth: four times that of L and E⁻¹L, while it is made."""
+    return 4 * 2 * 8 * n
+
+
+class _Elsewhere(ConjugateGradients):
+    """Of a copy: what was given for another machine is a bound, and what this one has free when it is used is another."""
+
+    def room(self) -> int:
+        return min(super().room(), memory.available() // 2)
+
+    def rank_for(self, n: int) -> int:
+        return min(super().rank_for(n), memory.available() // 2 // _rank_bytes(n))
 
 
 class LocalTiles:
@@ -206,10 +225,17 @@ class System:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what can be made again, and with no cluster: a copy solves on the machine that it is on."""
-        return {**self.__dict__, "progress": None, "parts": None, "solver": local(self.solver)}
+        return {**self.__dict__, "progress": None, "parts": None, "solver": self.solver.elsewhere()}
 
     def solve(self, b: Matrix) -> tuple[Matrix, Matrix]:
         """``x`` and the residual ``b - A x``."""
+        try:
+            return self._solve(b)
+        except ClusterError:
+            self.parts = None  # the next time on the cluster that there is then
+            raise
+
+    def _solve(self, b: Matrix) -> tuple[Matrix, Matrix]:
         if self.parts is None:
             self.parts = self._prepare()
         operator, precondition = self.parts
@@ -266,11 +292,6 @@ class System:
                 told[0] = share
 
         return seen
-
-
-def local(solver: ConjugateGradients) -> ConjugateGradients:
-    """The same settings, on this machine."""
-    return ConjugateGradients(solver.tolerance, solver.max_iterations, solver.rank, solver.memory, solver.seed)
 
 
 @dataclass(frozen=True, eq=False)
