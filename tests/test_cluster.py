@@ -11,8 +11,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 import mnngp
+from mnngp import data
+from mnngp.cli import app
+from mnngp.errors import InputError
+from mnngp.experiments import runner
+from mnngp.experiments.protocol import Protocol
 from mnngp.experiments.store import Store, StoreError
 
 BIN = Path(sys.executable).parent
@@ -21,7 +27,7 @@ CONFIG = """
 name = "digits"
 train = [60, 120]
 validation = 300
-repeats = 4
+repeats = 2
 [[family]]
 activation = "maxout"
 rank = [2, 3, 4]
@@ -33,6 +39,10 @@ activation = "tanh"
 depth = [1, 3]
 weight_var = 1.5
 bias_var = 0.1
+"""
+CELLS = 2 * 2 * (3 * 3 * 5 * 2 + 2)
+SMALL = CONFIG.replace("repeats = 2", "repeats = 1").replace("count = 5", "count = 1")
+FINITE = """
 [[family]]
 kind = "finite"
 width = 5
@@ -42,7 +52,6 @@ weight_std = [0.1, 0.5]
 bias_std = 0.1
 epochs = 20
 """
-CELLS = 4 * 2 * (3 * 3 * 5 * 2 + 2 + 2)
 ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -98,6 +107,17 @@ class Cluster:
         self.workers.append(worker)
         return worker
 
+    def with_workers(self, count):
+        """Have so many workers, and none that a test left behind."""
+        alive = [worker for worker in self.workers if worker.poll() is None][:count]
+        for worker in self.workers:
+            if worker not in alive:
+                ended(worker)
+        self.workers = alive
+        while len(self.workers) < count:
+            self.add_worker()
+        return self
+
     def close(self):
         for process in [*self.workers, self.scheduler]:
             process.kill()
@@ -143,19 +163,30 @@ def finished(path):
 
 
 @pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A scheduler for all tests that do not end it."""
+    with cluster_in(tmp_path_factory.mktemp("dask"), workers=0) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
 def config(tmp_path_factory):
     path = tmp_path_factory.mktemp("cluster") / "run.toml"
     path.write_text(CONFIG)
     return path
 
 
+def alone(config, path):
+    """The numbers of the same sweep in one process, this one."""
+    protocol = Protocol.load(config)
+    with Store.begin(path, protocol) as store:
+        runner.run(protocol, store, data.load(protocol.dataset))
+    return numbers(path)
+
+
 @pytest.fixture(scope="module")
 def expected(config):
-    """The same sweep in one process."""
-    path = config.with_name("alone.sqlite")
-    said, code = outcome(sweep(config, path))
-    assert code == 0, said
-    found = numbers(path)
+    found = alone(config, config.with_name("alone.sqlite"))
     assert len(found) == CELLS
     return found
 
@@ -164,39 +195,59 @@ def sweep(config, path, *options, **arguments):
     return started(BIN / "mnngp", "sweep", config, "-o", path, *options, **arguments)
 
 
-def test_workers_and_a_driver_are_killed_and_the_numbers_are_those_of_one_process(config, expected, tmp_path):
-    path = tmp_path / "run.sqlite"
-    with cluster_in(tmp_path) as cluster:
-        driver = sweep(config, path, "--scheduler", cluster.address)
-        waiting_for(lambda: finished(path) > 20)
-        cluster.workers[0].send_signal(signal.SIGKILL)
-        cluster.add_worker()  # a new node in the place of the dead one: it is given the images, too
-        before = finished(path)
-        waiting_for(lambda: finished(path) > before + 100)
-        ended(driver)
-        kept = numbers(path)
-        assert before < len(kept) < CELLS
-        said, code = outcome(sweep(config, path, "--scheduler", cluster.address))
-        assert code == 0, said
-        assert f"{CELLS} of {CELLS} cells are done" in said
+def test_workers_and_a_driver_are_killed_and_the_numbers_are_those_of_one_process(config, expected, shared, tmp_path):
+    path, cluster = tmp_path / "run.sqlite", shared.with_workers(2)
+    driver = sweep(config, path, "--scheduler", cluster.address)
+    waiting_for(lambda: finished(path) > 20)
+    cluster.workers[0].send_signal(signal.SIGKILL)
+    cluster.add_worker()  # a new node in the place of the dead one: it is given the images, too
+    before = finished(path)
+    waiting_for(lambda: finished(path) > before + 60)
+    ended(driver)
+    kept = numbers(path)
+    assert before < len(kept) < CELLS
+    said, code = outcome(sweep(config, path, "--scheduler", cluster.address))
+    assert code == 0, said
+    assert f"{CELLS} of {CELLS} cells are done" in said
     assert numbers(path) == expected
     assert kept.items() <= expected.items()
 
 
-def test_two_sweeps_share_a_cluster(config, expected, tmp_path):
+def test_two_sweeps_share_a_cluster(config, expected, shared, tmp_path):
     """Each has its own images on the workers: neither computes with those of the other, nor takes them away."""
-    other = tmp_path / "other.toml"
-    other.write_text(CONFIG.replace("repeats = 4", "repeats = 1\nseed = 1").replace("count = 5", "count = 2"))
-    with cluster_in(tmp_path) as cluster:
-        paths = [tmp_path / "run.sqlite", tmp_path / "other.sqlite"]
-        drivers = [sweep(file, path, "--scheduler", cluster.address) for file, path in zip((config, other), paths, strict=True)]
-        for driver in drivers:
-            said, code = outcome(driver)
-            assert code == 0, said
+    other, cluster = tmp_path / "other.toml", shared.with_workers(2)
+    other.write_text(SMALL.replace("repeats = 1", "repeats = 1\nseed = 1").replace("count = 1", "count = 2"))
+    paths = [tmp_path / "run.sqlite", tmp_path / "other.sqlite"]
+    drivers = [sweep(file, path, "--scheduler", cluster.address) for file, path in zip((config, other), paths, strict=True)]
+    for driver in drivers:
+        said, code = outcome(driver)
+        assert code == 0, said
     assert numbers(paths[0]) == expected
-    said, code = outcome(sweep(other, tmp_path / "alone.sqlite"))
+    assert numbers(paths[1]) == alone(other, tmp_path / "alone.sqlite")
+
+
+def test_the_only_worker_dies_and_another_comes(config, expected, shared, tmp_path):
+    """Dask by itself would leave the units waiting for the first one."""
+    path, cluster = tmp_path / "run.sqlite", shared.with_workers(1)
+    running = sweep(config, path, "--scheduler", cluster.address)
+    waiting_for(lambda: finished(path) > 20)
+    ended(cluster.workers.pop())
+    time.sleep(2.0)  # there is none
+    cluster.add_worker()
+    said, code = outcome(running)
     assert code == 0, said
-    assert numbers(paths[1]) == numbers(tmp_path / "alone.sqlite")
+    assert numbers(path) == expected
+
+
+def test_another_version_on_a_worker_is_refused(config, shared, tmp_path):
+    old = tmp_path / "old.py"
+    old.write_text("import mnngp\nmnngp.__version__ = '0.0.1'\n")
+    shared.with_workers(0).add_worker("--preload", old)
+    said, code = outcome(sweep(config, tmp_path / "run.sqlite", "--scheduler", shared.address))
+    shared.with_workers(0)
+    assert code == 1
+    assert f"has mnngp 0.0.1, and not mnngp {mnngp.__version__} as here: install the same everywhere" in said
+    assert "Traceback" not in said
 
 
 def test_an_interrupt_ends_it_and_the_workers(config, tmp_path):
@@ -211,8 +262,10 @@ def test_an_interrupt_ends_it_and_the_workers(config, tmp_path):
 
 def test_a_dead_scheduler_loses_nothing(config, expected, tmp_path):
     path = tmp_path / "run.sqlite"
-    with cluster_in(tmp_path) as cluster:
-        driver = sweep(config, path, "--scheduler", cluster.address)
+    with cluster_in(tmp_path, workers=1) as cluster:
+        # so long it tries to get the connection back; Dask's default is half a minute
+        patience = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "6s"}
+        driver = sweep(config, path, "--scheduler", cluster.address, **patience)
         waiting_for(lambda: finished(path) > 20)
         cluster.scheduler.send_signal(signal.SIGKILL)
         said, code = outcome(driver)
@@ -227,8 +280,10 @@ def test_a_dead_scheduler_loses_nothing(config, expected, tmp_path):
     assert numbers(path) == expected
 
 
-def test_processes_on_this_machine_listen_on_loopback_alone(config, expected, tmp_path):
-    path = tmp_path / "run.sqlite"
+def test_processes_on_this_machine_listen_on_loopback_alone(tmp_path):
+    """With networks that are trained: the numbers are those of one process here as well."""
+    path, config = tmp_path / "run.sqlite", tmp_path / "run.toml"
+    config.write_text(SMALL + FINITE)
     driver = sweep(config, path, "--workers", "2")
     waiting_for(lambda: finished(path) > 0)
     family = [psutil.Process(driver.pid), *psutil.Process(driver.pid).children(recursive=True)]
@@ -238,7 +293,7 @@ def test_processes_on_this_machine_listen_on_loopback_alone(config, expected, tm
     said, code = outcome(driver)
     assert code == 0, said
     assert heard == {"127.0.0.1"}
-    assert numbers(path) == expected
+    assert numbers(path) == alone(config, tmp_path / "alone.sqlite")
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)
 
 
@@ -255,19 +310,20 @@ cells._Infinite.cell = cell
 """
 
 
-def test_a_unit_that_kills_workers_is_recorded(tmp_path):
+def test_a_unit_that_kills_workers_is_recorded(shared, tmp_path):
     """Four workers in a row: it is the unit, not the machines. The others go on."""
     deadly, small, path = tmp_path / "deadly.py", tmp_path / "small.toml", tmp_path / "run.sqlite"
     deadly.write_text(DEADLY)
-    small.write_text(CONFIG.replace("repeats = 4", "repeats = 1").replace("count = 5", "count = 1"))
-    with cluster_in(tmp_path, workers=0) as cluster:
-        running, workers = sweep(small, path, "--scheduler", cluster.address), []
-        while running.poll() is None and len(workers) < 9:  # who starts the workers starts others for those that died
-            if sum(worker.poll() is None for worker in workers) < 3:
-                workers.append(cluster.add_worker("--preload", deadly))
-            time.sleep(0.2)
-        said, code = outcome(running)
-        assert sum(worker.poll() is not None for worker in workers) == 4  # three are allowed
+    small.write_text(SMALL)
+    cluster = shared.with_workers(0)
+    running, workers = sweep(small, path, "--scheduler", cluster.address), []
+    while running.poll() is None and len(workers) < 9:  # who starts the workers starts others for those that died
+        if sum(worker.poll() is None for worker in workers) < 3:
+            workers.append(cluster.add_worker("--preload", deadly))
+        time.sleep(0.2)
+    said, code = outcome(running)
+    assert sum(worker.poll() is not None for worker in workers) == 4  # three are allowed
+    shared.with_workers(0)
     assert code == 1, said
     assert "error: 2 cells failed" in said
     with Store.open(path) as store:
@@ -277,41 +333,19 @@ def test_a_unit_that_kills_workers_is_recorded(tmp_path):
         assert store.about()["done"] == len(store.protocol) - 2
 
 
-def test_the_only_worker_dies_and_another_comes(config, expected, tmp_path):
-    """Dask by itself would leave the units waiting for the first one."""
-    path = tmp_path / "run.sqlite"
-    with cluster_in(tmp_path, workers=1) as cluster:
-        running = sweep(config, path, "--scheduler", cluster.address)
-        waiting_for(lambda: finished(path) > 20)
-        ended(cluster.workers.pop())
-        time.sleep(2.0)  # there is none
-        cluster.add_worker()
-        said, code = outcome(running)
-    assert code == 0, said
-    assert numbers(path) == expected
-
-
-def test_another_version_on_a_worker_is_refused(config, tmp_path):
-    old = tmp_path / "old.py"
-    old.write_text("import mnngp\nmnngp.__version__ = '0.0.1'\n")
-    with cluster_in(tmp_path, workers=0) as cluster:
-        cluster.add_worker("--preload", old)
-        said, code = outcome(sweep(config, tmp_path / "run.sqlite", "--scheduler", cluster.address))
-    assert code == 1
-    assert f"has mnngp 0.0.1, and not mnngp {mnngp.__version__} as here: install the same everywhere" in said
-    assert "Traceback" not in said
-
-
 def test_what_is_refused_before_any_work(config, tmp_path):
     path = tmp_path / "run.sqlite"
-    said, code = outcome(sweep(config, path, "--workers", "2", "--scheduler", "tcp://127.0.0.1:8786"))
-    assert code == 2
-    assert "give one of them" in said
-    for address, answer in (("tcp://127.0.0.1:9", "there is no Dask scheduler at tcp://127.0.0.1:9"), ("", "--scheduler must be")):
-        said, code = outcome(sweep(config, path, "--scheduler", address))
-        assert code == 1
-        assert f"error: {answer}" in said
-        assert "Traceback" not in said
+    command = ["sweep", str(config), "-o", str(path)]
+    both = CliRunner().invoke(app, [*command, "--workers", "2", "--scheduler", "tcp://127.0.0.1:8786"])
+    assert both.exit_code == 2
+    assert "give one of them" in both.output
+    empty = CliRunner().invoke(app, [*command, "--scheduler", ""])
+    assert isinstance(empty.exception, InputError)
+    assert str(empty.exception) == "--scheduler must be an address such as 'tcp://10.0.0.1:8786', got '': it is empty"
+    said, code = outcome(sweep(config, path, "--scheduler", "tcp://127.0.0.1:9"))
+    assert code == 1
+    assert "error: there is no Dask scheduler at tcp://127.0.0.1:9" in said
+    assert "Traceback" not in said
 
 
 def test_without_dask_it_says_so(config, tmp_path):

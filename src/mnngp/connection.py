@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -16,10 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import mnngp
+from mnngp import checks
 from mnngp.errors import ClusterError, InputError, MissingExtraError
 
 _Value = TypeVar("_Value")
-_FIRST = 20.0  # seconds for a scheduler's first answer
 PATIENCE = 60.0  # seconds without an answer of a scheduler that answered before, or without any worker
 _LOOK = 5.0  # seconds between two questions
 _STARTS = 2  # of a cluster on this machine, if a worker dies while it starts
@@ -70,12 +71,19 @@ def client_at(address: str, name: str = "scheduler") -> Any:
         kind = _who(address)
         if kind != "Scheduler":
             raise ClusterError(f"there is no Dask scheduler at {address}: it is the address of a {kind}")
-        return dask.Client(address, timeout=_FIRST, set_as_default=False)
+        return dask.Client(address, timeout=_first(), set_as_default=False)
     except TimeoutError as error:
-        reason = f"no answer in {_FIRST:g} s; the port is something else's, or the scheduler is stopped"
+        reason = f"no answer in {_first():g} s; the port is something else's, or the scheduler is stopped"
         raise ClusterError(f"there is no Dask scheduler at {address}: {reason}") from error
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise ClusterError(f"there is no Dask scheduler at {address}: {error}") from error
+
+
+def _first() -> float:
+    """Seconds for a scheduler's first answer, and to get it back: Dask's setting."""
+    import dask
+
+    return float(dask.utils.parse_timedelta(dask.config.get("distributed.comm.timeouts.connect")))
 
 
 def _who(address: str) -> str:
@@ -84,14 +92,17 @@ def _who(address: str) -> str:
 
     async def ask() -> Any:
         arguments = dask.Security().get_connection_args("client")
-        async with dask.rpc(address, timeout=_FIRST, connection_args=arguments) as server:
+        async with dask.rpc(address, timeout=_first(), connection_args=arguments) as server:
             return await server.identity()
 
     async def bounded() -> Any:
-        return await asyncio.wait_for(ask(), _FIRST)
+        return await asyncio.wait_for(ask(), _first())
 
-    if address.startswith("inproc"):
+    protocol, location = dask.comm.parse_address(address)
+    if protocol == "inproc":
         return "Scheduler"
+    if protocol in ("tcp", "tls"):  # where nobody listens, Dask would try again and again
+        socket.create_connection(dask.comm.parse_host_port(location), timeout=_first()).close()
     with ThreadPoolExecutor(1) as thread:  # a notebook's own thread has a loop that runs
         return str(thread.submit(asyncio.run, bounded()).result()["type"])
 
@@ -103,7 +114,7 @@ def local(workers: int | None = None, *, memory_limit: Any = "auto") -> tuple[An
     """
     dask = distributed()
     cores = os.cpu_count() or 1
-    count = workers or cores
+    count = cores if workers is None else checks.positive_int("workers", workers)
     # A worker's libraries look at these when they are loaded.
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {name: os.environ.get(name, str(max(1, cores // count))) for name in names}

@@ -63,7 +63,7 @@ def connected(*, workers: int | None = None, scheduler: str | None = None) -> It
                 client.close(timeout=_FAREWELL)
     else:
         # Without limits of memory: what a worker keeps is bounded, and more of it is no reason to end a cell.
-        client, cluster = local(workers or 1, memory_limit=0)
+        client, cluster = local(1 if workers is None else workers, memory_limit=0)
         with cluster, client:
             yield client
 
