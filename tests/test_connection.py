@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import dask
+import distributed  # noqa: F401 - it brings its settings
 import joblib
 import numpy as np
 import psutil
