@@ -140,7 +140,7 @@ def waiting_for(condition, seconds=120.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "that took too long"
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def numbers(path):

@@ -31,6 +31,7 @@ from mnngp.inference.cluster import ClusterTiles, Session
 DASK = str(Path(sys.executable).with_name("dask"))
 SOURCES = str(Path(mnngp.__file__).parents[1].absolute())
 ENVIRONMENT = {**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+WORKER = ("worker", "--nthreads", "1", "--memory-limit", "0", "--no-nanny")
 KERNEL = MaxoutKernel(3, 4, 0.6, 0.1)
 GIVEN = {"depth": 3, "rank": 4, "weight_var": 0.6, "bias_var": 0.1, "kind": "nngp", "noise_var": 1e-2}
 
@@ -45,7 +46,7 @@ class Cluster:
         self.folder = folder
         self.started = []
         self.scheduler = self.start("scheduler", "--port", self.address.rpartition(":")[2])
-        self.worker = self.start("worker", self.address, "--nthreads", "1", "--memory-limit", "0", "--no-nanny")
+        self.worker = self.start(*WORKER, self.address)
 
     def start(self, *command):
         log = self.folder / f"{len(self.started)}.log"
@@ -261,6 +262,25 @@ def test_other_versions_are_refused(cluster, table, at_product):
         finally:
             set_version(client, mnngp.__version__)
         assert list(client.run(connection.versions).values()) == [connection.versions()]
+
+
+def test_a_worker_without_mnngp(cluster, table, tmp_path):
+    """(One that joins in the middle cannot read its first task, ends, and others do it: that is Dask's doing.)"""
+    X, y, _ = table
+    preload = tmp_path / "none.py"
+    preload.write_text("import sys\nsys.modules['mnngp'] = None\n")
+    with client_of(cluster) as client:
+        joined = cluster.start(*WORKER, cluster.address, "--preload", str(preload))
+        client.wait_for_workers(2, timeout=60)
+        try:
+            with pytest.raises(ClusterError, match=rf"cannot compute this: .*mnngp.*\. Install mnngp {mnngp.__version__} there"):
+                Posterior(KERNEL, X, y, 1e-2, solver=ClusterConjugateGradients(scheduler=client))
+        finally:
+            joined.kill()
+            end = time.monotonic() + 30.0
+            while len(client.nthreads()) > 1:
+                assert time.monotonic() < end
+                time.sleep(0.1)
 
 
 def test_what_has_to_agree():

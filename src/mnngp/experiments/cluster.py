@@ -194,12 +194,23 @@ class _Distributed(Sweep):
             computed = _failed(unit, f"{type(error).__name__}: {error}")
         else:
             try:
-                computed = self._ask(lambda: asyncio.wait_for(self.client.gather(future), _PATIENCE))
+                computed = self._ask(lambda: self._fetched(future, worker))
             except (OSError, CancelledError):  # the worker died when it had done it
                 self._lose(future.key, died=False)
                 return
         del self.running[future.key]
         self._commit(unit, self._results(computed))
+
+    async def _fetched(self, future: Any, worker: str) -> Any:
+        """A result. (If its worker is gone, Dask would wait for one of that name to compute it again.)"""
+        fetching, end = asyncio.ensure_future(self.client.gather(future)), time.monotonic() + _PATIENCE
+        try:
+            while not (await asyncio.wait({fetching}, timeout=_LOOK))[0]:
+                if time.monotonic() > end or worker not in await self.client.nthreads():
+                    raise ConnectionError(f"no result from {worker}")
+            return fetching.result()
+        finally:
+            fetching.cancel()
 
     def _give_up(self) -> None:
         """What is still being computed is not wanted any more."""
