@@ -258,6 +258,7 @@ def test_an_interrupt_ends_it_and_the_workers(config, tmp_path):
     said, code = outcome(driver)
     assert code == 130, said
     assert "the same command goes on" in said
+    assert "Traceback" not in said
 
 
 def test_a_dead_scheduler_loses_nothing(config, expected, tmp_path):

@@ -36,6 +36,21 @@ KERNEL = MaxoutKernel(3, 4, 0.6, 0.1)
 GIVEN = {"depth": 3, "rank": 4, "weight_var": 0.6, "bias_var": 0.1, "kind": "nngp", "noise_var": 1e-2}
 
 
+SWEEP = """
+[data]
+name = "digits"
+train = 60
+validation = 300
+repeats = 3
+[[family]]
+activation = "maxout"
+rank = [2, 3, 4]
+depth = [1, 5]
+weight_var = { from = 0.5, to = 4.0, count = 10 }
+bias_var = [0.1, 0.5]
+"""
+
+
 class Cluster:
     """A scheduler and a worker without a limit of memory, as ``dask`` starts them."""
 
@@ -184,53 +199,6 @@ def test_a_scheduler_is_stopped(cluster, table, exact, at_product, monkeypatch):
     finally:
         go_on()
     np.testing.assert_allclose(ours.mean_and_variance(new)[1], exact[1], atol=1e-6)  # on a new connection
-
-
-SWEEP = """
-[data]
-name = "digits"
-train = 60
-validation = 300
-repeats = 3
-[[family]]
-activation = "maxout"
-rank = [2, 3, 4]
-depth = [1, 5]
-weight_var = { from = 0.5, to = 4.0, count = 10 }
-bias_var = [0.1, 0.5]
-"""
-
-
-def test_a_scheduler_is_stopped_in_a_sweep(cluster, tmp_path):
-    """What is finished is kept; nobody else waits for what was not."""
-    from mnngp import data
-    from mnngp.experiments import cluster as sweeps
-    from mnngp.experiments.protocol import Protocol
-    from mnngp.experiments.runner import Watcher
-    from mnngp.experiments.store import Store
-
-    file = tmp_path / "run.toml"
-    file.write_text(SWEEP)
-    protocol = Protocol.load(file)
-
-    class Stopping(Watcher):
-        def finished(self, results):
-            cluster.scheduler.send_signal(signal.SIGSTOP)
-
-    began = time.monotonic()
-    try:
-        with (
-            Store.begin(tmp_path / "run.sqlite", protocol) as store,
-            pytest.raises(ClusterError, match=r"has not answered for 2 s.*what is finished is kept, and the same command goes on"),
-            sweeps.connected(scheduler=cluster.address) as client,
-            hurried(),
-        ):
-            sweeps.run(protocol, store, data.load(protocol.dataset), client, Stopping())
-        assert time.monotonic() - began < 40.0
-    finally:
-        cluster.scheduler.send_signal(signal.SIGCONT)
-    with Store.open(tmp_path / "run.sqlite") as store:
-        assert 0 < store.about()["done"] < len(protocol)
 
 
 # --- versions ---------------------------------------------------------------------------------------------------------
@@ -450,6 +418,38 @@ def test_memory_of_workers_without_a_limit(cluster):
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_scheduler_is_stopped_in_a_sweep(cluster, tmp_path):
+    """What is finished is kept; nobody else waits for what was not."""
+    from mnngp import data
+    from mnngp.experiments import cluster as sweeps
+    from mnngp.experiments.protocol import Protocol
+    from mnngp.experiments.runner import Watcher
+    from mnngp.experiments.store import Store
+
+    file = tmp_path / "run.toml"
+    file.write_text(SWEEP)
+    protocol = Protocol.load(file)
+
+    class Stopping(Watcher):
+        def finished(self, results):
+            cluster.scheduler.send_signal(signal.SIGSTOP)
+
+    began = time.monotonic()
+    try:
+        with (
+            Store.begin(tmp_path / "run.sqlite", protocol) as store,
+            pytest.raises(ClusterError, match=r"has not answered for 2 s.*what is finished is kept, and the same command goes on"),
+            sweeps.connected(scheduler=cluster.address) as client,
+            hurried(),
+        ):
+            sweeps.run(protocol, store, data.load(protocol.dataset), client, Stopping())
+        assert time.monotonic() - began < 40.0
+    finally:
+        cluster.scheduler.send_signal(signal.SIGCONT)
+    with Store.open(tmp_path / "run.sqlite") as store:
+        assert 0 < store.about()["done"] < len(protocol)
 
 
 def test_the_scheduler_dies_in_a_solve(cluster, table, exact, at_product):

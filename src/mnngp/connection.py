@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
 import time
@@ -128,6 +129,7 @@ def local(workers: int | None = None, *, memory_limit: Any = "auto") -> tuple[An
                 scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # health and such, on a port that is free
                 memory_limit=memory_limit,
                 env=environment,
+                preload=[__name__],
                 silence_logs=logging.CRITICAL,
             )
             break
@@ -138,6 +140,11 @@ def local(workers: int | None = None, *, memory_limit: Any = "auto") -> tuple[An
                     "(In a script, what starts them has to stand below if __name__ == '__main__':)"
                 ) from error
     return dask.Client(cluster, set_as_default=False), cluster
+
+
+def dask_setup(worker: Any) -> None:
+    """On a worker of ours, when it starts: an interrupt at the terminal is for who started it, and that one ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 # --- asking -------------------------------------------------------------------------------------------------------------
