@@ -57,7 +57,7 @@ def test_order_and_rotation_do_not_matter(kernel, X, seed):
 @given(depth=st.integers(1, 8), rank=RANKS, weight_var=WEIGHTS, kind=KINDS, X=POINTS, power=st.integers(-20, 20))
 def test_without_bias_scaling_the_inputs_scales_the_kernel(depth, rank, weight_var, kind, X, power):
     kernel = MaxoutKernel(depth, rank, weight_var=weight_var, bias_var=0.0, kind=kind)
-    scale = 2.0**power
+    scale, X = 2.0**power, np.where(np.abs(X) < 1e-120, 0.0, X)  # whose squares are numbers
     np.testing.assert_allclose(kernel(scale * X), scale**2 * kernel(X), rtol=1e-12)
 
 
