@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from mnngp.errors import InputError
@@ -21,22 +21,143 @@ _UNITS = {
     "gib": 2**30,
     "tib": 2**40,
 }
-_CGROUPS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+_LEAST = 256 * 2**20  # bytes that a fit may count on, whatever was read: an estimate decides how to solve, never whether to
+
+
+@dataclass(frozen=True)
+class _Version:
+    """The files of a control group's folder: its limits, what it uses, and what of that the kernel would give back."""
+
+    limits: tuple[str, ...]
+    used: str
+    idle: str  # pages of files that nobody read lately: given back first
+    busy: tuple[str, ...]  # pages in use and caches of the kernel: given back in part
+    mounted: str
+
+
+# Beyond memory.high a process is not killed, but slowed down until it stands. Version 1 has sums over a group and those in it.
+_V2 = _Version(
+    ("memory.max", "memory.high"), "memory.current", "inactive_file", ("active_file", "slab_reclaimable"), "/sys/fs/cgroup"
+)
+_V1 = _Version(
+    ("memory.limit_in_bytes",),
+    "memory.usage_in_bytes",
+    "total_inactive_file",
+    ("total_active_file",),
+    "/sys/fs/cgroup/memory",
 )
 
 
-def available() -> int:
-    """Bytes that this process could still take: of the machine's, or of its container's if that has a limit."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, StopIteration, ValueError):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free = 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
-    for limit, used in _CGROUPS:
-        with contextlib.suppress(OSError, ValueError):  # no such file, or the word "max"
-            free = min(free, max(0, int(Path(limit).read_text()) - int(Path(used).read_text())))
-    return free
+def available(root: str | Path = "/") -> int:
+    """Bytes that this process could still take, at least 256 MiB.
+
+    It is the least of what the machine has, of what is left to each control group that the process is in (a container, a job of
+    Slurm, a slice of systemd), and of what ``ulimit -v`` and ``ulimit -d`` leave. Memory that holds nothing but copies of files is
+    free: the kernel gives it back when it is needed. ``root`` is where Linux's files are.
+    """
+    return max(_LEAST, min([*_of_the_machine(), *left(root)], default=_LEAST))
+
+
+def _of_the_machine() -> Iterator[int]:
+    """What psutil knows, on every platform; it does not look at control groups."""
+    import psutil
+
+    try:
+        yield int(psutil.virtual_memory().available)
+    except (OSError, RuntimeError, ValueError, psutil.Error):  # a sandbox without /proc, for one
+        return
+
+
+def left(root: str | Path) -> Iterator[int]:
+    """Bytes that each limit on this process leaves, as Linux tells in the files below ``root``; nothing elsewhere.
+
+    Files that are missing, cannot be read or make no sense set no limit.
+    """
+    root = Path(root)
+    for version, mount, group in _groups(root):
+        for folder in (group, *group.parents):
+            yield from _left_to_group(folder, version)
+            if folder == mount:
+                break
+    yield from _left_to_process(root / "proc" / "self")
+
+
+def _groups(root: Path) -> Iterator[tuple[_Version, Path, Path]]:
+    """Where control groups of memory are mounted, and the folder of this process's group there."""
+    mounts = _mounts(root)
+    for line in _lines(root / "proc/self/cgroup"):
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        version = _V2 if number == "0" and not controllers else _V1 if "memory" in controllers.split(",") else None
+        if version is None:
+            continue
+        places = [(place, top) for kind, place, top in mounts if kind is version] or [(version.mounted, "/")]
+        seen = [(root / place.lstrip("/"), _inner(path, top)) for place, top in places]
+        inside = [(mount, mount / inner) for mount, inner in seen if inner is not None and (mount / inner).is_dir()]
+        # The view with the most groups above ours; if ours is in none, a container that sees its own group as the top.
+        mount, group = max(inside, key=lambda view: len(view[1].parts) - len(view[0].parts), default=(seen[0][0], seen[0][0]))
+        yield version, mount, group
+
+
+def _mounts(root: Path) -> list[tuple[_Version, str, str]]:
+    """Mounts of control groups, as ``number parent device top place options [...] - kind source options`` of mountinfo has them."""
+    mounts = []
+    for line in _lines(root / "proc/self/mountinfo"):
+        first, _, second = line.partition(" - ")
+        fields, kind, options = first.split(), second.split()[:1], second.split()[-1:]
+        version = _V2 if kind == ["cgroup2"] else _V1 if kind == ["cgroup"] and "memory" in options[0].split(",") else None
+        if version is not None and len(fields) > 4:
+            mounts.append((version, _plain(fields[4]), _plain(fields[3])))
+    return mounts
+
+
+def _inner(path: str, top: str) -> str | None:
+    """A group's path below the one that is mounted, if it is there."""
+    below = f"{path}/".startswith(f"{top.rstrip('/')}/") and ".." not in path.split("/")
+    return path[len(top.rstrip("/")) :].strip("/") if below else None
+
+
+def _plain(field: str) -> str:
+    """A path of mountinfo, where spaces and the like are in octal."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)
+
+
+def _left_to_group(folder: Path, version: _Version) -> Iterator[int]:
+    limits = [limit for name in version.limits for limit in _numbers(folder / name)]
+    used = next(iter(_numbers(folder / version.used)), None)
+    if not limits or used is None:
+        return
+    stat: dict[str, int] = {}
+    for line in _lines(folder / "memory.stat"):
+        name, _, value = line.partition(" ")
+        if value.isdecimal():
+            stat[name] = int(value)
+    # Of version 1: the tightest limit above, also of groups that a container cannot see.
+    limit = min(*limits, stat.get("hierarchical_memory_limit", limits[0]))
+    idle, busy = stat.get(version.idle, 0), sum(stat.get(name, 0) for name in version.busy)
+    yield limit - max(0, used - idle - busy // 2)
+
+
+def _left_to_process(own: Path) -> Iterator[int]:
+    """What the limits on the address space (ulimit -v) and on data (ulimit -d) leave."""
+    status = dict(line.split(":", 1) for line in _lines(own / "status") if ":" in line)
+    for line in _lines(own / "limits"):
+        for limit, size in (("Max address space", "VmSize"), ("Max data size", "VmData")):
+            words, used = line.removeprefix(limit).split(), status.get(size, "").split()
+            if line.startswith(limit) and words and words[0].isdecimal() and used and used[0].isdecimal():
+                yield int(words[0]) - 1024 * int(used[0])
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _numbers(path: Path) -> list[int]:
+    """The number in a file, if there is one: not the word "max"."""
+    return [int(line) for line in _lines(path)[:1] if line.strip().isdecimal()]
 
 
 def as_bytes(name: str, value: object) -> int:

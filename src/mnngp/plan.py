@@ -74,7 +74,7 @@ class Costs:
 @cache
 def measured() -> Costs:
     """The costs that come with the package."""
-    known = json.loads(files("mnngp").joinpath("costs.json").read_text())["costs"]
+    known = json.loads(files("mnngp").joinpath("costs.json").read_text(encoding="utf-8"))["costs"]
     return Costs(**known)
 
 

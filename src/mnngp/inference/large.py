@@ -28,6 +28,7 @@ from mnngp.kernels.structure import Network
 
 Matrix = NDArray[Any]
 HIGHEST_RANK = 512
+_LOWEST_RANK = 64  # where memory was estimated, not given: without a preconditioner there may be no convergence
 _WIDER = 16.0  # of κ: no factorisation would notice that it is too small for points outside of the sample
 _COLUMNS = 256  # right-hand sides at a time, for new points
 _CHUNK = 1 << 28  # bytes of one such block
@@ -124,7 +125,7 @@ class ConjugateGradients:
         With more it is a ``ConvergenceError``.
     rank : int, optional
         Of the preconditioner; zero for none but the diagonal. By default an eighth of the points, at most 512, and less
-        where its n × rank numbers would take more than a quarter of the memory.
+        where its n × rank numbers would take more than a quarter of the memory; not below 64 unless ``memory`` is given.
     memory : int or str, optional
         For the kernel's tiles and the preconditioner, in bytes or as "4GB": by default half of what the machine has free.
         Tiles that do not fit are computed anew in every iteration.
@@ -172,7 +173,8 @@ class ConjugateGradients:
     def rank_for(self, n: int) -> int:
         if self.rank is not None:
             return min(self.rank, n)
-        return min(HIGHEST_RANK, n // 8, self.room() // _rank_bytes(n))
+        fitting = self.room() // _rank_bytes(n)
+        return min(HIGHEST_RANK, n // 8, fitting if self.memory is not None else max(_LOWEST_RANK, fitting))
 
     def operator(self, network: Network, contraction: float, x: Points, progress: Progress | None) -> Operator:
         """The kernel's tiles, on this machine."""

@@ -12,6 +12,7 @@ from mnngp.inference.large import ConjugateGradients
 
 WORDS = ("auto", "cholesky", "cg", "dask", "dask-cholesky")
 LARGEST = 60_000  # points that "auto" factors: a quarter of an hour on two cores
+ALWAYS = 5_000  # points that "auto" factors whatever the free memory seems to be: 100 MB
 
 
 def check(solver: Any) -> None:
@@ -26,11 +27,11 @@ def check(solver: Any) -> None:
 def word(solver: Any, n: int, dtype: Any) -> str:
     """What a solver is called; "auto" is decided.
 
-    It is the Cholesky factorisation up to ``LARGEST`` points, as long as its n²/2 numbers take less than half of the free memory:
-    that gives leave-one-out, the evidence and quick variances as well. Beyond, it is conjugate gradients.
+    It is the Cholesky factorisation up to ``ALWAYS`` points, and up to ``LARGEST`` if its n²/2 numbers take less than half of
+    the free memory: that gives leave-one-out, the evidence and quick variances as well. Beyond, it is conjugate gradients.
     """
     if solver == "auto":
-        fits = np.dtype(dtype).itemsize * n * (n + 1) // 2 <= memory.available() // 2
+        fits = n <= ALWAYS or np.dtype(dtype).itemsize * n * (n + 1) // 2 <= memory.available() // 2
         return "cholesky" if n <= LARGEST and fits else "cg"
     if isinstance(solver, str):
         return solver

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -62,8 +63,9 @@ def _blas() -> ThreadpoolController:
 
 
 def _allowed() -> int:
-    """How many threads BLAS may use now."""
-    return max((pool["num_threads"] for pool in _blas().info()), default=1)
+    """How many threads BLAS may use now, or ours where it does not say."""
+    known = [pool["num_threads"] for pool in _blas().info() if pool["num_threads"]]
+    return max(known) if known else _cores_allowed()
 
 
 def count() -> int:
@@ -72,6 +74,21 @@ def count() -> int:
         return 1
     with _cores.lock:
         return _allowed() if _cores.owner is None else _cores.threads
+
+
+def _cores_allowed() -> int:
+    """The cores that this process may use, where threadpoolctl does not know the BLAS (Apple's Accelerate).
+
+    joblib looks at CPU affinity, at quotas of containers and at LOKY_MAX_CPU_COUNT; its workers get the other two variables.
+    """
+    import joblib
+
+    allowed = int(joblib.cpu_count())
+    for name in ("OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+        first = os.environ.get(name, "").split(",")[0].strip()  # OpenMP takes a list, one for each level
+        if first.isdecimal() and int(first) > 0:
+            allowed = min(allowed, int(first))
+    return max(1, allowed)
 
 
 def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work: float) -> None:
