@@ -510,7 +510,7 @@ def test_bad_data(wave):
         model.fit(np.where(X > 1.9, np.nan, X), y)
     with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[60, 59\]"):
         model.fit(X, y[:-1])
-    with pytest.raises(ValueError, match="at least one non-zero number|above 0 for one row"):
+    with pytest.raises(ValueError, match=r"at least one non-zero number|above 0 for one row"):
         model.fit(X, y, sample_weight=np.zeros(60))
     with pytest.raises(ValueError, match="Negative values in data"):
         model.fit(X, y, sample_weight=-np.ones(60))
