@@ -197,7 +197,7 @@ class _Elsewhere(ConjugateGradients):
         return min(super().room(), memory.available() // 2)
 
     def rank_for(self, n: int) -> int:
-        return min(super().rank_for(n), memory.available() // 2 // _rank_bytes(n))
+        return min(super().rank_for(n), max(_LOWEST_RANK, memory.available() // 2 // _rank_bytes(n)))
 
 
 class LocalTiles:
