@@ -24,7 +24,8 @@ MNNGP = Path(sys.executable).with_name("mnngp")
 
 def run(*arguments, code=0, cwd=None):
     """The command in this process."""
-    stdout, stderr, before, status = io.StringIO(), io.StringIO(), sys.argv, 0
+    stdout, stderr = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    before, status = sys.argv, 0
     with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr), contextlib.chdir(cwd or "."):
         sys.argv = ["mnngp", *arguments]
         try:
@@ -33,7 +34,11 @@ def run(*arguments, code=0, cwd=None):
             status = end.code or 0
         finally:
             sys.argv = before
-    result = subprocess.CompletedProcess(arguments, status, stdout.getvalue(), stderr.getvalue())
+    written = []
+    for stream in (stdout, stderr):
+        stream.flush()
+        written.append(stream.buffer.getvalue().decode())
+    result = subprocess.CompletedProcess(arguments, status, *written)
     assert status == code, result.stdout + result.stderr
     return result
 
