@@ -164,3 +164,69 @@ def test_one_row_many_times_predicts_itself():
     mean, deviation = model.predict(np.zeros((1, 3)), return_std=True, include_noise=True)
     assert mean[0] == pytest.approx(24.5)
     assert deviation[0] == pytest.approx(np.std(np.arange(50.0), ddof=1), rel=0.05)
+
+
+@pytest.mark.parametrize("case", ["line", "ten", "fifty"])
+def test_noise_far_below_the_signal(case):
+    """The scale is that of leave-one-out, which chose the noise: by the evidence it was 1.6, 1.2 and 2.4 times too large here."""
+    rng = np.random.default_rng(0)
+
+    def table(n):
+        X = (
+            rng.normal(size=(n, 5))
+            if case == "line"
+            else rng.integers(0, {"ten": 10, "fifty": 50}[case], size=(n, 1)).astype(float)
+        )
+        return X, X.sum(axis=1) + 0.1 * rng.normal(size=n)
+
+    X, y = table(400)
+    model = MaxoutGPRegressor(random_state=0, max_trials=12).fit(X, y)
+    assert model.noise_var_ == pytest.approx(0.01, rel=0.15)
+    new, observed = table(NEW)
+    mean, deviation = model.predict(new, return_std=True, include_noise=True)
+    assert 0.92 <= np.mean(np.abs(observed - mean) < 1.96 * deviation) <= 0.975
+
+
+def test_a_target_that_is_constant_says_nothing_of_the_others():
+    X, y, *_ = sampled(None, 6)
+    alone = MaxoutGPRegressor(random_state=0, max_trials=6).fit(X, y[:, 0])
+    with pytest.warns(AccuracyWarning, match=r"all targets are the same \(of y\[:, 1\]\), so their scale is not known"):
+        beside = MaxoutGPRegressor(random_state=0, max_trials=6).fit(X, np.column_stack([y, np.full(ROWS, 1.0 / 3.0)]))
+    assert beside.noise_var_[0] == pytest.approx(alone.noise_var_, rel=1e-9)
+    np.testing.assert_allclose(beside.predict(X)[:, 1], 1.0 / 3.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-5])
+def test_a_given_noise_with_weights_of_any_size(size):
+    """Weights of 1/σ² and a noise of one: in whatever unit y is."""
+    X, y, *_, new, _ = sampled(None, 7)
+    plain = MaxoutGPRegressor(noise_var=1.0, random_state=0, max_trials=6).fit(X, y[:, 0])
+    weight = np.full(ROWS, size**-2)
+    scaled = MaxoutGPRegressor(noise_var=1.0, random_state=0, max_trials=6).fit(X, size * y[:, 0], sample_weight=weight)
+    np.testing.assert_allclose(scaled.predict(new) / size, plain.predict(new), rtol=1e-6)
+
+
+def test_copies_among_replicates_are_no_observations():
+    """A row that was given twice beside rows that were measured twice; and labels of doubled rows, in one or two columns."""
+    X, y, *_ = sampled(None, 8)
+    X, y = (
+        np.concatenate([X, X[50:], X[:40]]),
+        np.concatenate([y[:, 0], y[50:, 0], y[:40, 0] + np.random.default_rng(0).normal(size=40)]),
+    )
+    data = Observations.of(X, y[:, None])
+    assert data.repeats.sum() == 40
+    for columns in (1, 2):
+        X = np.random.default_rng(1).normal(size=(150, columns))
+        label = (X[:, :1] + 0.7 * np.random.default_rng(2).normal(size=(150, 1)) > 0.0).astype(float)
+        assert Observations.of(np.tile(X, (2, 1)), np.tile(label, (2, 1))).repeats.sum() == 0
+    X = np.random.default_rng(3).integers(0, 4, size=(200, 2)).astype(float)
+    assert Observations.of(X, (X[:, :1] > 1.0).astype(float)).repeats.sum() == 200 - 16  # few rows are possible
+
+
+def test_large_offsets_are_no_agreement():
+    """Epoch milliseconds: targets that differ by 1e-12 of their size do differ; those that are the same do not conflict."""
+    X = np.repeat(np.arange(40.0)[:, None], 3, axis=0)
+    y = 1.7e12 + np.round(np.random.default_rng(0).normal(size=120))
+    assert Observations.of(X, y[:, None]).repeats.sum() > 40
+    same = MaxoutGPRegressor(noise_var=0.0, max_trials=2).fit(X, 1e9 + np.sin(X[:, 0]))
+    assert np.isfinite(same.log_marginal_likelihood_)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 Matrix = NDArray[Any]
 _KERNEL_PARAMETERS = ("depth", "rank", "weight_var", "bias_var", "kind")
 _LARGEST_TARGET = 1e150
-_LARGEST_UNIT = 1e153  # whose square is a number
+_SMALLEST_UNIT, _LARGEST_UNIT = 1e-145, 1e153  # whose squares are numbers
 _WEIGHTS = 1e-100, 1e100  # sample weights that are not zero
 _IMPOSSIBLE = (
     "noise_var is 0, but rows {} and {} of X are equal and their targets differ: no function without noise does that; give a "
@@ -107,12 +106,19 @@ class ClassificationLeaveOneOut(_LeaveOneOut):
     log_loss: float
 
 
+def _twin(estimator: Any, state: dict[str, Any]) -> Any:
+    """An estimator of the same class with a state of its own, whatever the class leaves out of its pickles."""
+    twin = object.__new__(type(estimator))
+    twin.__dict__ = state
+    return twin
+
+
 def _in_one_step(fit: Callable[..., Any]) -> Callable[..., Any]:
     """Let a method that fits work on a copy, whose state the estimator takes over at the end, all at once."""
 
     @wraps(fit)
     def fitted(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        working = copy.copy(self)
+        working = _twin(self, vars(self).copy())
         fit(working, *arguments, **keywords)
         self.__dict__ = working.__dict__
         return self
@@ -126,8 +132,8 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Name the constructor after the class, so that Python's errors about its arguments do."""
         super().__init_subclass__(**keywords)
-        if "__init__" not in vars(cls):
-            shared = _MaxoutGP.__init__
+        shared = _MaxoutGP.__init__
+        if getattr(cls.__init__, "__code__", None) is shared.__code__:
             own = FunctionType(shared.__code__, shared.__globals__, shared.__name__, shared.__defaults__, shared.__closure__)
             own.__qualname__, own.__kwdefaults__ = f"{cls.__qualname__}.__init__", shared.__kwdefaults__
             own.__annotations__ = shared.__annotations__
@@ -216,7 +222,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         self._offset, self._unit = self._center_and_unit(data) if free_scale else (np.zeros(y.shape[1]), np.ones(y.shape[1]))
         data = data.standardized(self._offset, self._unit)
         noise_var = None if self.noise_var is None else self._in_units(self.noise_var)
-        seed = _seed(self.random_state)
+        seed = self._seed = _seed(self.random_state)
         solver = solvers.solver_of(self.solver, len(data), self.dtype)
         with (
             bar(type(self).__name__, show=self.progress) as stage,
@@ -244,22 +250,27 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             signal = signal_var if signal_var is not None else 1.0
             noise = noise_var if noise_var is not None else best.noise_ratio * signal
             self._posterior = self._conditioned(data, noise, signal, solver, stage, 1.0 - share)
-        if noise_var is None and signal_var is None:
-            data = self._rescaled(data, noise)
+            if noise_var is None and signal_var is None:
+                data = self._rescaled(data, choice.best_scales(best, data, seed))
         # The posterior has the points in its own form: the features are not kept a second time.
         self._data, self._noise, self._n_rows = replace(data, X=data.X[:0]), noise, len(X)
         self._describe([trial.as_dict() for trial in trials])
 
     def _center_and_unit(self, data: Observations) -> tuple[Vector, Vector]:
         """The mean of each target, and its standard deviation over all rows."""
-        offset = np.average(data.y, axis=0, weights=data.weight)
+        constant = np.ptp(data.row_y, axis=0) == 0.0
+        offset = np.where(constant, data.row_y[0], np.average(data.y, axis=0, weights=data.weight))
         size = np.abs(data.row_y - offset).max(axis=0)  # no square overflows or vanishes
         relative = (data.row_y - offset) / np.where(size > 0.0, size, 1.0)
         deviation = size * np.sqrt(np.average(relative**2, axis=0, weights=data.row_weight))
         if self.noise_var is not None or self._shared_scale:  # one noise for all targets
             deviation = np.full(len(deviation), math.sqrt(float(np.mean(deviation**2))))
-        if not np.ptp(data.row_y, axis=0).any() and not self._shared_scale:
-            warn_of_accuracy("all targets are the same, so their scale is not known, and standard deviations mean nothing")
+        if constant.any() and not self._shared_scale:
+            which = "" if constant.all() else f" (of y[:, {int(np.argmax(constant))}])"
+            warn_of_accuracy(f"all targets are the same{which}, so their scale is not known, and standard deviations mean nothing")
+        if np.any(~constant & (deviation < _SMALLEST_UNIT)):
+            least = f"y must vary by more than {_SMALLEST_UNIT:.0e}, for its square to be a number"
+            raise InputError(f"{least}, got {deviation[~constant].min():.1e}")
         return offset, np.where(deviation > 0.0, deviation, 1.0)
 
     def _in_units(self, noise_var: float) -> float:
@@ -272,13 +283,8 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             )
         return noise_var / unit
 
-    def _rescaled(self, data: Observations, noise: float) -> Observations:
-        """Give signal and noise together the scale with the largest evidence, of each target or one for all of them.
-
-        The spread within places is as much evidence as the places' means, a degree of freedom as good as a place.
-        """
-        square = self._posterior.quadratic() + data.spread.sum(axis=0) / noise
-        scale = square / (len(data) + data.repeats.sum())
+    def _rescaled(self, data: Observations, scale: Vector) -> Observations:
+        """Give signal and noise together another scale, of each target or one for all of them."""
         if self._shared_scale:
             scale = np.full(len(scale), np.mean(scale))
         root = np.sqrt(np.where(scale > 0.0, scale, 1.0))
@@ -503,7 +509,7 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
     def loo_(self) -> RegressionLeaveOneOut:
         """Leave-one-out predictions of the training rows, in closed form; computed when one of them is asked for."""
         self._check_leave_one_out()
-        return RegressionLeaveOneOut(self._leave_one_out)
+        return RegressionLeaveOneOut(_twin(self, self.__dict__)._leave_one_out)  # of this fit, whatever comes after it
 
     def _leave_one_out(self) -> dict[str, Any]:
         data = self._data
@@ -663,7 +669,7 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     def loo_(self) -> ClassificationLeaveOneOut:
         """Leave-one-out predictions of the training rows, in closed form; computed when one of them is asked for."""
         self._check_leave_one_out()
-        return ClassificationLeaveOneOut(self._leave_one_out)
+        return ClassificationLeaveOneOut(_twin(self, self.__dict__)._leave_one_out)  # of this fit, whatever comes after it
 
     def _leave_one_out(self) -> dict[str, Any]:
         data = self._data
@@ -692,9 +698,10 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         data, k = self._data, len(self.classes_)
         rows, most = np.arange(len(data.row)), _CALIBRATED_ON if self._posterior.factored else _CALIBRATED_ON_FEW
         if len(rows) > most:
-            rows = np.sort(np.random.default_rng(_seed(self.random_state)).choice(rows, most, replace=False))
+            rows = np.sort(np.random.default_rng(self._seed).choice(rows, most, replace=False))
         mean, variance, _ = self._left_out(rows, data.part[data.place[rows]])
-        return Calibration.fit(self._means(mean), variance, data.row_y[rows].argmax(axis=1), data.row_weight[rows], k)
+        weight = data.row_weight[rows] / data.mean_weight  # its size must not matter beside the priors
+        return Calibration.fit(self._means(mean), variance, data.row_y[rows].argmax(axis=1), weight, k)
 
 
 def load(path: Any) -> Any:
@@ -732,10 +739,11 @@ def _weight(sample_weight: Any, X: Matrix) -> Vector | None:
 
 def _check_numbers(y: Any) -> None:
     """Raise if targets are strings: NumPy would say what it could not convert, but not what to do."""
-    values = np.asarray(y, dtype=object).ravel()
-    strings = [value for value in values if isinstance(value, str | bytes)] if np.asarray(y).dtype.kind in "OSU" else []
-    if strings:
-        raise InputError(f"y must be numbers, got {strings[0]!r}; for labels of classes there is MaxoutGPClassifier")
+    values = np.asarray(y)
+    if values.dtype.kind in "OSU":
+        string = next((value for value in values.ravel().tolist() if isinstance(value, str | bytes)), None)
+        if string is not None:
+            raise InputError(f"y must be numbers, got {string!r}; for labels of classes there is MaxoutGPClassifier")
 
 
 def _seed(random_state: Any) -> Any:

@@ -71,12 +71,9 @@ class Observations:
     @property
     def conflict(self) -> tuple[int, int] | None:
         """Two rows of the data with equal features and different targets, if there are any."""
-        disagree = np.flatnonzero(~_agree(self.within, self.y))
-        if not len(disagree):
-            return None
-        rows = np.flatnonzero(self.place == disagree[0])
-        other = int(np.argmax(np.any(self.row_y[rows] != self.row_y[rows[0]], axis=1)))
-        return int(self.row[rows[0]]), int(self.row[rows[other]])
+        _, first = np.unique(self.place, return_index=True)
+        other = np.flatnonzero(np.any(self.row_y != self.row_y[first[self.place]], axis=1))
+        return (int(self.row[first[self.place[other[0]]]]), int(self.row[other[0]])) if len(other) else None
 
     @property
     def repeats(self) -> Vector:
@@ -96,10 +93,7 @@ class Observations:
         total = np.bincount(place, weights=weight).astype(np.float64)
         mean = _means(y, weight, total, place)
         within = _means((y - mean[place]) ** 2, weight, total, place)
-        count = np.bincount(place)
-        agree = _agree(within, mean)
-        copies = agree & (not _equal_by_chance(X, mean, count, agree))
-        part = np.where(copies, total, total / count)
+        part = total / _observations(X[first], y, place)
         return Observations(X[first], mean, total, within, part, place, row, y, weight)
 
     def standardized(self, offset: Vector, unit: Vector) -> Observations:
@@ -139,33 +133,41 @@ class Observations:
         return float(0.5 * targets * (places.sum() - rows.sum()) - 0.5 * spread / noise_var)
 
 
-def _agree(within: Matrix, mean: Matrix) -> NDArray[np.bool_]:
-    """The places whose rows have the same targets, up to the rounding of their mean."""
-    return np.asarray(np.all(within <= 1e-24 * mean**2, axis=1))
-
-
 def _means(values: Matrix, weight: Vector, total: Vector, place: Integers) -> Matrix:
     """The weighted mean over the rows of each place."""
     return np.stack([np.bincount(place, weights=weight * column) / total for column in values.T], axis=1)
 
 
-def _equal_by_chance(X: Matrix, y: Matrix, count: Integers, agree: NDArray[np.bool_]) -> bool:
-    """Whether rows with equal features are no copies of each other.
+def _observations(X: Matrix, y: Matrix, place: Integers) -> Integers:
+    """How many of the rows at each place are observations of their own, and not copies of another. ``X`` is that of the places.
 
-    They are not if they often disagree. If they agree in targets of many values (``y``, of the places), they are. They need not be
-    if columns have so few values that rows are equal by chance: if independent columns with these frequencies would make more than
-    a hundredth of the equal pairs that there are. (Columns depend on each other, so there are more. Continuous ones make none: 1e-9
-    of the pairs and less.)
+    Rows with the same targets are copies if the targets have many values: observations would not agree to the last digit. If they
+    have few (labels), rows that agree are copies too, unless others often disagree, or rows are equal by chance.
     """
-    if np.sum(~agree) >= 0.05 * np.sum(count > 1):
+    rows = np.column_stack([place.astype(np.float64), y])
+    distinct, count = np.unique(np.unique(rows, axis=0)[:, 0], return_counts=True)[1], np.bincount(place)
+    values = np.unique(y, axis=0, return_counts=True)[1]
+    many = np.sum((values / len(y)) ** 2) < 0.05
+    if many or not (np.sum(distinct > 1) >= 0.05 * np.sum(count > 1) or _equal_by_chance(X, count)):
+        return np.asarray(distinct)
+    return np.asarray(count)
+
+
+def _equal_by_chance(X: Matrix, count: Integers) -> bool:
+    """Whether rows are equal because there are few that could be: places have many rows each, or columns have few values.
+
+    The latter if independent columns, with values that agree as often as those of two different places do, would make more than a
+    hundredth of the equal pairs that there are. (Columns depend on each other, so there are more. Continuous ones make none.)
+    """
+    places, total = len(X), float(count.sum())
+    if total >= 5.0 * places:
         return True
-    if np.sum((np.unique(y, axis=0, return_counts=True)[1] / len(y)) ** 2) < 0.05:
-        return False
-    pairs, chance = float(np.sum(count * (count - 1.0))), float(len(X)) ** 2
+    pairs, chance = float(np.sum(count * (count - 1.0))), total**2
     for column in X.T:
         if chance < 0.01 * pairs:
             return False
-        chance *= float(np.sum((np.unique(column, return_counts=True)[1] / len(X)) ** 2))
+        same = np.unique(column, return_counts=True)[1].astype(np.float64)
+        chance *= float(np.sum(same * (same - 1.0))) / max(1.0, places * (places - 1.0))
     return chance >= 0.01 * pairs
 
 

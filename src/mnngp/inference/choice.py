@@ -45,6 +45,7 @@ _REFINED_ON = 2000  # and the best few of them: a factorisation each
 _REFINEMENTS = 2  # kernels that are kept back for that
 _INTERCEPT = 1e3  # prior variance of a constant, relative to the rest, beyond which it is free for all purposes
 _NOISES = 10.0 ** np.arange(-7.0, 1.6, 0.25)  # relative to the kernel's scale
+_FINER_NOISES = 10.0 ** np.arange(-11.0, 1.6, 0.25)
 _COLUMNS = 64  # of a matrix product with the eigenvectors
 
 RANKS = (2, 3, 4, 6, 8, 16)
@@ -139,21 +140,29 @@ class Objective:
         signal and noise that is not given is the best one of each target.
         """
         total = float(data.weight.sum())
-        mean_square = data.part @ (alpha**2 / precision[:, None]) / total
+        mean_square = scales(alpha, precision, ratio, data)
         log_variance = -float(data.part @ np.log(precision)) / total
         if ratio > 0.0:
-            mean_square = mean_square + data.part @ data.spread / (total * ratio)
             log_variance += float(np.sum(data.weight - data.part)) / total * math.log(ratio)
-        scale = self._scale(ratio)
+        scale = self._given_scale(ratio)
         if scale is None:
-            return -0.5 * (float(np.mean(np.log(np.maximum(mean_square, 1e-300)))) + log_variance)
+            varied = mean_square[mean_square > 0.0]  # a constant target says nothing of the others' noise
+            return -0.5 * (float(np.mean(np.log(varied))) + log_variance) if len(varied) else 0.0
         return -0.5 * (float(np.mean(mean_square)) / scale + math.log(scale) + log_variance)
 
-    def _scale(self, ratio: float) -> float | None:
+    def _given_scale(self, ratio: float) -> float | None:
         """The signal variance, as far as it follows from what is given."""
         if self.signal_var is not None:
             return self.signal_var
         return self.noise_var / ratio if self.noise_var else None
+
+
+def scales(alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> Vector:
+    """The best scale of signal and noise together, of each target: mean squares in units of what was expected."""
+    square = data.part @ (alpha**2 / precision[:, None])
+    if ratio > 0.0:
+        square = square + data.part @ data.spread / ratio
+    return np.asarray(square / data.weight.sum())
 
 
 def _squared_error(alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> float:
@@ -273,7 +282,7 @@ def _refined(
     new: int,
 ) -> list[Trial]:
     """Compare the best two again, with ``new`` neighbours and with less noise, on more places: more data bear sharper kernels."""
-    more = data if len(data) <= _REFINED_ON else data.subset(np.sort(rng.choice(len(data), _REFINED_ON, replace=False)))
+    more = _some(data, _REFINED_ON, rng)
     seen: dict[tuple[Any, ...], Trial] = {}
 
     def one(trial: Trial) -> Trial:
@@ -313,9 +322,17 @@ def best_signal(trial: Trial, data: Observations, noise_var: float, seed: Any) -
     """The signal variance with the largest evidence for a given noise variance, from at most ``LARGEST`` places."""
     few, points = _few(data, np.random.default_rng(seed))
     spectrum = Spectrum.of(trial.kernel("float64"), points, few)
-    signals = np.logspace(-8.0, 8.0, 129) * (float(np.mean(few.y**2)) or 1.0)
+    signals = np.logspace(-8.0, 8.0, 129) * (float(np.mean(few.y**2)) or 1.0) * few.mean_weight
     evidence = [spectrum.log_evidence(signal, noise_var) for signal in signals]
     return float(signals[int(np.argmax(evidence))] / spectrum.unit)
+
+
+def best_scales(trial: Trial, data: Observations, seed: Any) -> Vector:
+    """The scale of signal and noise of each target that leave-one-out asks for, from at most ``_REFINED_ON`` places."""
+    few = _some(data, _REFINED_ON, np.random.default_rng(seed))
+    with heard():
+        posterior = Posterior(trial.kernel("float64"), few.X, few.y, trial.noise_ratio / few.weight)
+    return scales(posterior.weights(), posterior.precision(), trial.noise_ratio, few)
 
 
 def tells_noise(data: Observations, objective: Objective) -> bool:
@@ -340,16 +357,23 @@ def default(fixed: Mapping[str, Any], data: Observations, objective: Objective) 
     return replace(trial, noise_ratio=(1.0 if data.repeats.any() else 0.01) * scale)
 
 
+def _some(data: Observations, most: int, rng: np.random.Generator) -> Observations:
+    """The data, or a random part of them if they are more."""
+    return data if len(data) <= most else data.subset(np.sort(rng.choice(len(data), most, replace=False)))
+
+
 def _few(data: Observations, rng: np.random.Generator) -> tuple[Observations, Points]:
-    """The data, or a random part of them if they are many."""
-    few = data if len(data) <= LARGEST else data.subset(np.sort(rng.choice(len(data), LARGEST, replace=False)))
+    """What kernels are compared on."""
+    few = _some(data, LARGEST, rng)
     return few, Points.of("X", few.X, np.dtype(np.float64))
 
 
 def _try(trial: Trial, points: Points, data: Observations, objective: Objective) -> Trial:
     began = time.perf_counter()
     spectrum = Spectrum.of(trial.kernel("float64"), points, data)
-    noises = _NOISES if objective.ratio is None else np.array([objective.ratio / spectrum.unit])
+    noises = _FINER_NOISES if data.repeats.any() else _NOISES  # which tell the noise, however little it is
+    if objective.ratio is not None:
+        noises = np.array([objective.ratio / spectrum.unit])
     found = [(objective.score(alpha, precision, ratio, data), ratio) for ratio, alpha, precision in spectrum.conditioned(noises)]
     score, ratio = max(found, key=lambda pair: pair[0])
     return replace(trial, noise_ratio=ratio, score=score, places=len(data), seconds=time.perf_counter() - began)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from threadpoolctl import ThreadpoolController
 
@@ -16,6 +17,10 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 _SMALL = 200_000  # loop steps below which a thread costs more than it saves
 _WORTH = 4e9  # operations of BLAS from which its threads are worth waiting for: a tenth of a second on one core
+
+
+class _Holder:
+    """One call that has the cores."""
 
 
 class _Cores:
@@ -26,34 +31,45 @@ class _Cores:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.owner: int | None = None
-        self.depth = 0  # of the owner's calls inside each other
+        self.holders: WeakSet[_Holder] = WeakSet()  # the owner's calls inside each other, as long as they live
         self.threads = 1
         self.limit: Any = None
 
-    def __enter__(self) -> int:
+    @contextmanager
+    def taken(self) -> Iterator[int]:
+        """How many there are. Whenever Ctrl-C comes, they are given back, at once or by the next call."""
+        holder = _Holder()
+        try:
+            yield self._take(holder)
+        finally:
+            self._give_back(holder)
+
+    def _take(self, holder: _Holder) -> int:
         with self.lock:
             if self.owner is None:
                 self.threads = _allowed()
-                self.limit = _blas().limit(limits=1)
-                self.limit.__enter__()
                 self.owner = threading.get_ident()
             if self.owner == threading.get_ident():
-                self.depth += 1
+                self.holders.add(holder)
+                if self.limit is None:
+                    self.limit = _blas().limit(limits=1)
             return self.threads
 
-    def __exit__(self, *error: object) -> None:
+    def _give_back(self, holder: _Holder) -> None:
         with self.lock:
-            if self.owner == threading.get_ident():
-                self.depth -= 1
-                if self.depth == 0:
-                    self.owner = None
-                    self.limit.__exit__(*error)
+            self.holders.discard(holder)
+            if self.owner == threading.get_ident() and not self.holders:
+                if self.limit is not None:
+                    self.limit.restore_original_limits()
+                self.owner = self.limit = None
 
 
 _cores = _Cores()
 _alone = threading.local()  # set in threads that have one core and no more
+if hasattr(os, "register_at_fork"):  # the thread that holds them is not there in a child
+    os.register_at_fork(after_in_child=_cores.__init__)  # type: ignore[misc]
 
 
 @lru_cache(maxsize=1)
@@ -103,7 +119,7 @@ def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work:
             for task in tasks:
                 function(task)
         return
-    with _cores as threads:
+    with _cores.taken() as threads:
         _in_pool(function, tasks, threads)
 
 
@@ -120,7 +136,7 @@ def independent(function: Callable[[_Task], _Result], tasks: Sequence[_Task], jo
         finally:
             _alone.here = before
 
-    with _cores:
+    with _cores.taken():
         if jobs == 1 or len(tasks) <= 1:
             return [alone(task) for task in tasks]
         return _in_pool(alone, tasks, jobs)
@@ -147,5 +163,5 @@ def single_blas(operations: float) -> Iterator[None]:
     if operations >= _WORTH:
         yield
         return
-    with _cores:
+    with _cores.taken():
         yield
