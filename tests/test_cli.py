@@ -361,3 +361,13 @@ def test_data(tmp_path):
     assert "not here" in run("data", "list", "--data-dir", str(tmp_path)).stdout
     assert "comes with scikit-learn" in run("data", "fetch", "digits").stdout
     assert "name must be one of" in run("data", "fetch", "nothing", code=1).stderr
+
+
+def test_warnings_of_a_fit_are_notes(tmp_path):
+    (tmp_path / "few.csv").write_text("x,y\n1,1\n2,2\n3,4\n")
+    done = run("fit", "few.csv", "--target", "y", "-o", "few.mnngp", cwd=tmp_path)
+    assert "note: X has only 3 distinct rows, from which no kernel can be chosen" in done.stdout
+    assert "the only one that was tried" in done.stdout
+    assert done.stderr == ""
+    for n in ("inf", "1e200"):
+        assert "Invalid value for '--n'" in run("plan", "--n", n, code=2).stderr

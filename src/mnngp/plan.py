@@ -273,4 +273,4 @@ def duration(seconds: float) -> str:
     for unit, word in ((86400.0 * 365.0, "years"), (86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
         if seconds >= 2.0 * unit:
             return f"{seconds / unit:.2g} {word}" if seconds < 100.0 * unit else f"{seconds / unit:,.0f} {word}"
-    return f"{seconds:.2g} s"
+    return f"{seconds:.2g} s" if seconds < 100.0 else f"{seconds:.0f} s"

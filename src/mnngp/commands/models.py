@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mnngp.errors import InputError, ModelFileError, UnavailableError
+from mnngp.errors import InputError, ModelFileError, UnavailableError, heard
 from mnngp.extras import require
 from mnngp.files import replacing, writable
 
@@ -37,7 +37,7 @@ def fit(
     max_trials: Annotated[int, typer.Option(min=1, help="Kernels to try at most.")] = 24,
     seed: Annotated[int, typer.Option(min=0, help="For the subset that kernels are compared on.")] = 0,
     solver: Annotated[
-        str, typer.Option(help="auto, cholesky, cg, or dask: the cluster whose address is in DASK_SCHEDULER_ADDRESS.")
+        str, typer.Option(help="auto, cholesky, cg, or dask: the cluster at DASK_SCHEDULER_ADDRESS, or processes here.")
     ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -55,7 +55,9 @@ def fit(
     model: Any = (MaxoutGPClassifier if encoder.task == "classification" else MaxoutGPRegressor)(
         max_trials=max_trials, random_state=seed, solver=solver
     )
-    model.fit(X, y)
+    with heard() as warned:
+        model.fit(X, y)
+    notes = [*encoder.notes, *(text for _, text in warned)]
     persistence.save(model, output, table=encoder.as_dict() | {"usual_std": _usual_std(model, seed)})
     left_out = {}
     with contextlib.suppress(UnavailableError):  # there is no factor
@@ -64,15 +66,15 @@ def fit(
         left_out = {name: getattr(loo, name) for name in names}
     if as_json:
         kernel = {name: getattr(model.kernel_, name) for name in ("depth", "rank", "weight_var", "bias_var", "kind")}
-        facts = {"task": encoder.task, "rows": len(X), "features": X.shape[1], "notes": list(encoder.notes)}
+        facts = {"task": encoder.task, "rows": len(X), "features": X.shape[1], "notes": notes}
         typer.echo(json.dumps({**facts, "kernel": kernel, "leave_one_out": _finite(left_out), "model": str(output)}))
         return
-    for note in encoder.notes:
+    for note in notes:
         typer.echo(f"note: {note}")
     typer.echo(f"{encoder.task} of {target!r}: {len(X):,} rows, {X.shape[1]} features")
     criterion = "mean squared error" if encoder.task == "classification" else "log density"
     tried = len(model.trials_)
-    how = f"the best of {tried} by leave-one-out {criterion}" if tried > 1 else "too few rows to choose from"
+    how = f"the best of {tried} by leave-one-out {criterion}" if tried > 1 else "the only one that was tried"
     typer.echo(f"kernel: {model.kernel_!r} ({how})")
     shown = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in left_out.items())
     typer.echo(f"leave-one-out: {shown}" if shown else f"no leave-one-out: {model.report_}")
@@ -84,7 +86,9 @@ def predict(
     table: Annotated[Path, typer.Argument(metavar="NEW", help="Rows to predict: CSV (or TSV) or Parquet.", show_default=False)],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Where to write them (.csv or .parquet) [default: print them].", show_default=False),
+        typer.Option(
+            "--output", "-o", help="Where to write them (.csv, .tsv or .parquet) [default: print them].", show_default=False
+        ),
     ] = None,
     keep: Annotated[
         list[str] | None,

@@ -10,7 +10,7 @@ import typer
 
 
 def plan(
-    n: Annotated[float, typer.Option("--n", min=1, help="Training points, such as 20000 or 1e6.", show_default=False)],
+    n: Annotated[float, typer.Option("--n", min=1, max=1e12, help="Training points, such as 20000 or 1e6.", show_default=False)],
     features: Annotated[int, typer.Option(min=1, help="Columns of the data.")] = 100,
     depth: Annotated[int, typer.Option(min=1, help="Hidden layers.")] = 5,
     targets: Annotated[int, typer.Option(min=1, help="Targets, or classes.")] = 1,
