@@ -69,7 +69,8 @@ def _errors(ax: Axes, rows: Sequence[Any], title: str) -> None:
         chosen = [row for row in group if _drawable(row.squared_error) and np.isfinite(row.squared_error_std)]
         values, errors = (np.array([getattr(row, name) for row in chosen]) for name in ("squared_error", "squared_error_std"))
         below = np.minimum(2.0 * errors, 0.9 * values)  # a logarithmic axis has no room for zero
-        ax.errorbar([row.width for row in chosen], values, yerr=[below, 2.0 * errors], label=f"rank {rank}, depth {depth}", **style)
+        bars = np.stack([below, 2.0 * errors]).tolist()  # Matplotlib before 3.10 takes an array of one number for a number
+        ax.errorbar([row.width for row in chosen], values, yerr=bars, label=f"rank {rank}, depth {depth}", **style)
     width = np.array([rows[0].width, max(row.width for row in rows)])
     top = 1.8 * max((row.squared_error * row.width for row in rows if _drawable(row.squared_error)), default=np.nan)
     if _drawable(top):

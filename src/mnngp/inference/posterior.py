@@ -181,6 +181,7 @@ class Posterior:
             self._alpha = a - self._t[:, None] * self._beta
         else:
             self._c, self._beta, self._alpha = math.inf, np.zeros(a.shape[1]), a
+        self._alpha = np.ascontiguousarray(self._alpha)  # as a model file has it: BLAS may sum rows and columns in another order
         if not np.isfinite(self._alpha).all():
             raise MnngpError("the posterior's weights are not finite; are targets or noise_var near the limits of floating point?")
 
