@@ -456,6 +456,7 @@ class _HotJournalError(StoreError):
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    connection: sqlite3.Connection | None = None
     try:
         uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
@@ -464,6 +465,8 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("SELECT count(*) FROM sqlite_master")  # the first look at the file itself
     except (sqlite3.Error, UnicodeDecodeError) as error:
+        if connection is not None:  # or Python 3.13 warns of it
+            connection.close()
         raise _translated(path, "opened", error) from error
     return connection
 
