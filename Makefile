@@ -26,7 +26,7 @@ test: $(VENV)/.dev  ## run all tests, a file at a time on each of up to four cor
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
 # Numba keeps one version's code beside the sources: the others have their own place.
-test-oldest: $(OLDEST)/.ready  ## run them with the oldest versions that are promised (PyTorch may bring 2.5 GB of CUDA)
+test-oldest: $(OLDEST)/.ready  ## run them with the oldest versions that are promised (PyTorch may bring 3 GB of CUDA)
 	OMP_NUM_THREADS=1 NUMBA_CACHE_DIR=$(abspath $(OLDEST))/numba $(OLDEST)/bin/python $(PYTEST)
 
 test-next: $(NEXT)/.ready  ## run them with a newer Python (NEXT_PYTHON=...), those without PyTorch

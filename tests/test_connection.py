@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import dask
-import distributed  # noqa: F401 - it brings its settings
+import distributed
 import joblib
 import numpy as np
 import psutil
@@ -301,7 +301,7 @@ def test_addresses_that_are_none(address, reason, monkeypatch, tmp_path):
 def test_the_number_of_workers(count):
     result = CliRunner().invoke(app, ["sweep", "x.toml", "--workers", count])
     assert result.exit_code == 2
-    assert "Invalid value for '--workers': " in result.output
+    assert "Invalid value for '--workers'" in result.output
 
 
 def test_not_a_scheduler(cluster, table):
@@ -524,6 +524,10 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.skipif(
+    tuple(map(int, distributed.__version__.split(".")[:2])) < (2026, 7),
+    reason="it waited for ever for a worker that dies at once",
+)
 def test_workers_are_killed_as_they_start_and_a_solve_is_interrupted(tmp_path):
     """Started again once, without a word; every socket of a solve is on loopback; an interrupt leaves no process behind."""
     script = tmp_path / "solves.py"

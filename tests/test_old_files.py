@@ -12,10 +12,11 @@ FOLDER = Path(__file__).parent / "reference" / "models"
 
 @pytest.mark.parametrize("name", ["regressor", "two-targets", "given", "iterated", "classifier"])
 def test_models_of_the_first_version(name, tmp_path):
-    """To rounding: kernels are computed anew, by this machine's instructions. (Single precision: 1e-4.)"""
+    """To rounding: kernels are computed anew, by this machine's instructions. (At most 3e-9, with the oldest NumPy;
+    in single precision 1e-4.)"""
     then = np.load(FOLDER / "predicted.npz")
     model = mnngp.load(FOLDER / f"{name}.mnngp")
-    X, tolerance = then[f"{name} X"], 1e-4 if name == "two-targets" else 1e-9
+    X, tolerance = then[f"{name} X"], 1e-4 if name == "two-targets" else 1e-8
     for again in (model, _saved(model, tmp_path / "again")):
         if name == "classifier":
             mean, std = again.predict_proba(X), again.latent_mean_and_variance(X)[1]
