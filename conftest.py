@@ -1,4 +1,6 @@
-"""What is left out of the tests where PyTorch is not installed (``make test-next``): whatever is about it, and nothing else."""
+"""What is left out of the tests where PyTorch is not installed (``make test-next``): whatever is
+about it, and nothing else.
+"""
 
 from importlib.util import find_spec
 
@@ -15,16 +17,23 @@ NEED_TORCH = [
 ]
 collect_ignore_glob = [] if find_spec("torch") else NEED_TORCH
 
-PAGES = ("README.md", "convergence.md", "finite.md", "gpytorch.md")  # whose code tests/test_docs.py runs
+# whose code tests/test_docs.py runs
+PAGES = ("README.md", "convergence.md", "finite.md", "gpytorch.md")
 
 
 def pytest_report_header() -> list[str]:
     """What is left out, at the head of the tests' output."""
-    return [f"left out without PyTorch: {', '.join((*NEED_TORCH, *PAGES))}"] if collect_ignore_glob else []
+    return (
+        [f"left out without PyTorch: {', '.join((*NEED_TORCH, *PAGES))}"]
+        if collect_ignore_glob
+        else []
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip the code of pages that use it."""
     for item in items:
-        if collect_ignore_glob and item.name in {f"test_code_prints_what_the_page_says[{page}]" for page in PAGES}:
+        if collect_ignore_glob and item.name in {
+            f"test_code_prints_what_the_page_says[{page}]" for page in PAGES
+        }:
             item.add_marker(pytest.mark.skip(reason="its code needs PyTorch"))

@@ -1,11 +1,12 @@
-"""The GPyTorch kernel beside BoTorch's InfiniteWidthBNNKernel: time, agreement, and what happens where points agree.
+"""The GPyTorch kernel beside BoTorch's InfiniteWidthBNNKernel: time, agreement, and what happens
+where points agree.
 
-`python benchmarks/botorch_kernel.py` runs this. By proposition 1 rank-2 maxout on √2 x with half the weight variance is that ReLU
-kernel, so both sides compute the same numbers; other ranks cost the same. The two sides take turns, and medians are compared.
+`python benchmarks/botorch_kernel.py` runs this. By proposition 1 rank-2 maxout on √2 x with half
+the weight variance is that ReLU kernel, so both sides compute the same numbers; other ranks cost
+the same. The two sides take turns, and medians are compared.
 """
 
-from mnngp.interop.gpytorch import MaxoutKernel  # isort: skip  (first: it keeps a warning of linear_operator's import to itself)
-
+# isort: skip  (first: it keeps a warning of linear_operator's import to itself)
 import argparse
 import math
 import statistics
@@ -20,6 +21,8 @@ from kernel import machine
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+
+from mnngp.interop.gpytorch import MaxoutKernel
 
 RESULTS = Path(__file__).parent / "results"
 CASES = [
@@ -39,12 +42,16 @@ FEATURES, WEIGHT_VAR, BIAS_VAR = 10, 2.0, 0.3
 TASKS = ("values", "gradient in variances", "gradient in inputs")
 
 
-def both(depth: int, dtype: torch.dtype, acos_eps: float = 1e-7) -> list[tuple[gpytorch.kernels.Kernel, float]]:
+def both(
+    depth: int, dtype: torch.dtype, acos_eps: float = 1e-7
+) -> list[tuple[gpytorch.kernels.Kernel, float]]:
     """Our kernel and BoTorch's, each with the factor of its inputs."""
     ours = MaxoutKernel(depth, 2).to(dtype)
     ours.weight_var, ours.bias_var = WEIGHT_VAR / 2.0, BIAS_VAR
     theirs = InfiniteWidthBNNKernel(depth, acos_eps=acos_eps).to(dtype)
-    theirs.weight_var, theirs.bias_var = (torch.tensor([[value]], dtype=dtype) for value in (WEIGHT_VAR, BIAS_VAR))
+    theirs.weight_var, theirs.bias_var = (
+        torch.tensor([[value]], dtype=dtype) for value in (WEIGHT_VAR, BIAS_VAR)
+    )
     return [(ours, math.sqrt(2.0)), (theirs, 1.0)]
 
 
@@ -74,22 +81,27 @@ def compare(case: dict, turns: int) -> dict:
     for _ in range(turns):
         for task in TASKS:
             for found, (kernel, points) in zip(seconds[task], sides, strict=True):
-                run(task, kernel, points, weight)  # unmeasured: the other's turn has left cold caches
+                # unmeasured: the other's turn has left cold caches
+                run(task, kernel, points, weight)
                 found += [timed(task, kernel, points, weight) for _ in range(3)]
     with torch.no_grad():
         mine, theirs = (kernel(points).to_dense() for kernel, points in sides)
     off = ~torch.eye(case["n"], dtype=torch.bool)
     return {
-        "seconds": {task: [statistics.median(found) for found in pair] for task, pair in seconds.items()},
+        "seconds": {
+            task: [statistics.median(found) for found in pair] for task, pair in seconds.items()
+        },
         "difference": float(((mine - theirs).abs() / theirs.abs().max())[off].max()),
     }
 
 
 def near_one() -> list[list[str]]:
-    """How far each side is from the limit, where a point meets one close to it: relative errors, depth 1.
+    """How far each side is from the limit, where a point meets one close to it: relative errors,
+    depth 1.
 
-    For points that agree F may be replaced by its tangent at one, which leaves b + w/2 (b + w <x, y>/d) at depth 1. So the
-    variance of f(x) - f(y) is w²/2d |x - y|², and the mixed second derivative w²/2d times the identity.
+    For points that agree F may be replaced by its tangent at one, which leaves b + w/2 (b + w <x,
+    y>/d) at depth 1. So the variance of f(x) - f(y) is w²/2d |x - y|², and the mixed second
+    derivative w²/2d times the identity.
     """
     x = torch.tensor([0.3, -1.2, 0.8], dtype=torch.float64)
     toward = torch.tensor([0.6, 0.0, 0.8], dtype=torch.float64)
@@ -142,7 +154,15 @@ def main() -> None:
             for mine, theirs in [found["seconds"][task]]
             for text in (f"{1e3 * mine:.1f}", f"{1e3 * theirs:.1f}", f"{theirs / mine:.1f}")
         ]
-        lines.append([f"{case['n']}", f"{case['depth']}", case["dtype"], *times, f"{found['difference']:.0e}"])
+        lines.append(
+            [
+                f"{case['n']}",
+                f"{case['depth']}",
+                case["dtype"],
+                *times,
+                f"{found['difference']:.0e}",
+            ]
+        )
     header = [
         "n",
         "depth",
@@ -159,14 +179,20 @@ def main() -> None:
     sides = ("mnngp", "BoTorch", "BoTorch, acos_eps = 0")
     close_header = [
         "distance",
-        *(f"{name}: {what}" for name in sides for what in ("variance of the difference", "second derivative")),
+        *(
+            f"{name}: {what}"
+            for name in sides
+            for what in ("variance of the difference", "second derivative")
+        ),
     ]
     close = near_one()
     report = [
         f"# {title}",
         "",
-        "Made by `python benchmarks/botorch_kernel.py`. The peer is BoTorch's `InfiniteWidthBNNKernel`; by proposition 1",
-        "both sides compute the same numbers. Medians of runs in turn; a gradient includes the values. The difference is the",
+        "Made by `python benchmarks/botorch_kernel.py`. The peer is BoTorch's "
+        "`InfiniteWidthBNNKernel`; by proposition 1",
+        "both sides compute the same numbers. Medians of runs in turn; a gradient includes the "
+        "values. The difference is the",
         "largest off the diagonal, relative to the largest entry.",
         "",
         *(f"- {name}: {value}" for name, value in facts.items()),
@@ -175,9 +201,12 @@ def main() -> None:
         "",
         "## Two points close to each other",
         "",
-        "Relative errors at depth 1 of the prior variance of f(x) - f(y), and of the mixed second derivative of k(x, y),",
-        "against their limits for y → x, w²/2d |x - y|² and w²/2d. At a distance the limits themselves are off by a multiple of",
-        "it, in all columns alike; and the variance, a difference of numbers near one, is rounded: by some 1e-4 of itself at",
+        "Relative errors at depth 1 of the prior variance of f(x) - f(y), and of the mixed second "
+        "derivative of k(x, y),",
+        "against their limits for y → x, w²/2d |x - y|² and w²/2d. At a distance the limits "
+        "themselves are off by a multiple of",
+        "it, in all columns alike; and the variance, a difference of numbers near one, is rounded: "
+        "by some 1e-4 of itself at",
         "1e-6. At zero its error is absolute.",
         "",
         *table(close_header, close),

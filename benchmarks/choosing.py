@@ -2,10 +2,11 @@
 
     python benchmarks/choosing.py
 
-A classifier and a regressor that choose everything by themselves, on made-up tables of 20 columns. Each is fitted with all cores
-and with one thread (OMP_NUM_THREADS=1), each alone on the machine and beside two processes that only count; all take turns, in
-processes of their own that have compiled before, and medians are shown. What must hold: beside others, all cores take at most twice
-the time of one thread. (Threads that wait for each other would take many times as long.)
+A classifier and a regressor that choose everything by themselves, on made-up tables of 20 columns.
+Each is fitted with all cores and with one thread (OMP_NUM_THREADS=1), each alone on the machine and
+beside two processes that only count; all take turns, in processes of their own that have compiled
+before, and medians are shown. What must hold: beside others, all cores take at most twice the time
+of one thread. (Threads that wait for each other would take many times as long.)
 """
 
 import argparse
@@ -52,7 +53,9 @@ def measured(task: str, n: int, *, one_thread: bool) -> float:
     if one_thread:
         environment |= dict.fromkeys(names, "1")
     command = [sys.executable, __file__, "--fit", task, str(n)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout)
+    return float(
+        subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    )
 
 
 @contextmanager
@@ -80,11 +83,20 @@ def main(turns: int) -> None:
             medians = {name: statistics.median(values) for name, values in times.items()}
             rows.append({"task": task, "n": n, **medians, "turns": times})
             print(rows[-1], flush=True)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False)
-    about = (
-        f"{os.cpu_count()} cores, Python {platform.python_version()}, {datetime.now(UTC).date()}, commit {commit.stdout.strip()}"
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    (HERE / "results" / "choosing.json").write_text(json.dumps({"machine": about, "turns": turns, "rows": rows}, indent=1) + "\n")
+    about = (
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, {datetime.now(UTC).date()}, "
+        f"commit {commit.stdout.strip()}"
+    )
+    (HERE / "results" / "choosing.json").write_text(
+        json.dumps({"machine": about, "turns": turns, "rows": rows}, indent=1) + "\n"
+    )
     write_table()
 
 
@@ -92,22 +104,30 @@ def write_table() -> None:
     stored = json.loads((HERE / "results" / "choosing.json").read_text())
     names = ("idle, all cores", "idle, one thread", "busy, all cores", "busy, one thread")
     text = [
-        f"Seconds to fit with nothing given, 20 columns; medians of {stored['turns']} turns. {stored['machine']}.",
+        f"Seconds to fit with nothing given, 20 columns; medians of {stored['turns']} turns. "
+        f"{stored['machine']}.",
         "",
         f"| | n | {' | '.join(names)} | busy, all cores to one thread |",
         f"|---|---|{'---|' * (len(names) + 1)}",
     ]
     for row in stored["rows"]:
         seconds = " | ".join(f"{row[name]:.2f}" for name in names)
-        text.append(f"| {row['task']} | {row['n']:,} | {seconds} | {row['busy, all cores'] / row['busy, one thread']:.2f} |")
+        text.append(
+            f"| {row['task']} | {row['n']:,} | {seconds} | "
+            f"{row['busy, all cores'] / row['busy, one thread']:.2f} |"
+        )
     (HERE / "results" / "choosing.md").write_text("\n".join(text) + "\n")
     print("\n".join(text))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--fit", nargs=2, metavar=("TASK", "N"), help="print the seconds of one fit")
+    parser.add_argument(
+        "--fit", nargs=2, metavar=("TASK", "N"), help="print the seconds of one fit"
+    )
     arguments = parser.parse_args()
     if arguments.fit:
         print(fit(arguments.fit[0], int(arguments.fit[1])))

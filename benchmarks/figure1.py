@@ -1,11 +1,14 @@
-"""Write src/mnngp/experiments/figure1.csv: how far four ways to F_q are off, which figure 1 of the report draws.
+"""Write src/mnngp/experiments/figure1.csv: how far four ways to F_q are off, which figure 1 of the
+report draws.
 
     python benchmarks/figure1.py      # two minutes on one core
 
-- library: ``Maxout`` against tests/reference/maxout_reference.json, twenty digits by another formula;
-- table: the paper's quadrature and linear interpolation, as corrected (``TabulatedMaxout``), halfway between its nodes, where a
-  user's correlations are; against ``Maxout``;
-- printed: the same sums on the grid that the paper prints (R_max = 100), at nodes; against ``Maxout``;
+- library: ``Maxout`` against tests/reference/maxout_reference.json, twenty digits by another
+  formula;
+- table: the paper's quadrature and linear interpolation, as corrected (``TabulatedMaxout``),
+  halfway between its nodes, where a user's correlations are; against ``Maxout``;
+- printed: the same sums on the grid that the paper prints (R_max = 100), at nodes; against
+  ``Maxout``;
 - monte_carlo: a million draws, the largest that is practical for a table; against ``Maxout``.
 """
 
@@ -25,7 +28,9 @@ DRAWS = 1_000_000
 
 
 def library(rank):
-    for row in json.loads((ROOT / "tests/reference/maxout_reference.json").read_text())["values"][str(rank)]:
+    for row in json.loads((ROOT / "tests/reference/maxout_reference.json").read_text())["values"][
+        str(rank)
+    ]:
         if abs(rho := float(row["rho"])) <= 0.9999 or abs(rho) == 1.0:
             yield rho, float(Maxout(rank).moment(rho)) - float(row["moment"])
 
@@ -39,7 +44,10 @@ def table(rank):
 
 def printed(rank):
     for i in np.unique(np.round(np.linspace(1, 999, 45)).astype(int)):
-        yield NODES[i], _grid_moment(rank, float(NODES[i]), 501, 100.0) - float(Maxout(rank).moment(NODES[i]))
+        yield (
+            NODES[i],
+            _grid_moment(rank, float(NODES[i]), 501, 100.0) - float(Maxout(rank).moment(NODES[i])),
+        )
 
 
 def monte_carlo(rank):
@@ -59,7 +67,10 @@ def main():
         writer.writerow(("rank", "method", "rho", "error"))
         for rank in RANKS:
             for method in (library, table, printed, monte_carlo):
-                writer.writerows((rank, method.__name__, f"{rho:.10g}", f"{error:.3e}") for rho, error in method(rank))
+                writer.writerows(
+                    (rank, method.__name__, f"{rho:.10g}", f"{error:.3e}")
+                    for rho, error in method(rank)
+                )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Kernel matrices beside neural-tangents' ReLU kernel: time, memory, agreement; and what importing and compiling cost.
+"""Kernel matrices beside neural-tangents' ReLU kernel: time, memory, agreement; and what importing
+and compiling cost.
 
-`make bench` runs this. By proposition 1 rank-2 maxout on √2 x with half the weight variance is that ReLU kernel, so both
-sides compute the same numbers; other ranks cost the same. The two sides take turns, and medians are compared.
+`make bench` runs this. By proposition 1 rank-2 maxout on √2 x with half the weight variance is that
+ReLU kernel, so both sides compute the same numbers; other ranks cost the same. The two sides take
+turns, and medians are compared.
 """
 
 import argparse
@@ -56,7 +58,10 @@ class Peer:
     def read(self) -> dict:
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit("the neural-tangents side ended; run benchmarks/peer_neural_tangents.py by hand to see why")
+            raise SystemExit(
+                "the neural-tangents side ended; run "
+                "benchmarks/peer_neural_tangents.py by hand to see why"
+            )
         return json.loads(line)
 
     def ask(self, case: dict) -> dict:
@@ -67,9 +72,16 @@ class Peer:
 
 def ours(case: dict) -> tuple[mnngp.MaxoutKernel, np.ndarray]:
     kernel = mnngp.MaxoutKernel(
-        case["depth"], 2, weight_var=case["weight_var"] / 2.0, bias_var=case["bias_var"], kind=case["kind"], dtype=case["dtype"]
+        case["depth"],
+        2,
+        weight_var=case["weight_var"] / 2.0,
+        bias_var=case["bias_var"],
+        kind=case["kind"],
+        dtype=case["dtype"],
     )
-    return kernel, (np.sqrt(2.0) * make_inputs(case["n"], case["d"], case["lengths"])).astype(case["dtype"])
+    return kernel, (np.sqrt(2.0) * make_inputs(case["n"], case["d"], case["lengths"])).astype(
+        case["dtype"]
+    )
 
 
 def timed(function) -> float:
@@ -83,7 +95,8 @@ def compare(case: dict, peer: Peer | None, repeats: int) -> dict:
     corner = kernel(X)[:40, :40]
     mine, theirs, gram = [], [], []
     for _ in range(repeats):
-        # In each turn a side first runs once unmeasured: the other's turn has left it cold caches and scattered memory.
+        # In each turn a side first runs once unmeasured: the other's turn has left it cold caches
+        # and scattered memory.
         if peer is not None:
             peer.ask(case)
             answer = peer.ask(case)
@@ -92,7 +105,8 @@ def compare(case: dict, peer: Peer | None, repeats: int) -> dict:
         gram += [timed(lambda: np.matmul(X, X.T)) for _ in range(3)][1:]
     result = {"mnngp_seconds": statistics.median(mine), "gram_seconds": statistics.median(gram)}
     if peer is not None:
-        # Off the diagonal: neural-tangents takes the arc cosine of one there, and its tangent kernel is then off by 1e-8.
+        # Off the diagonal: neural-tangents takes the arc cosine of one there, and its tangent
+        # kernel is then off by 1e-8.
         reference, off = np.array(answer["corner"]), ~np.eye(40, dtype=bool)
         scale = np.sqrt(np.outer(np.diag(reference), np.diag(reference)))
         result |= {
@@ -123,13 +137,18 @@ print(megabytes("VmHWM") - before - K.nbytes / 1e6)
 def extra_memory(case: dict) -> float:
     """Megabytes at the peak, beyond the result, in a fresh process."""
     code = MEMORY.format(here=str(HERE), case=json.dumps(case))
-    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    return float(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 def seconds_of(code: str, repeats: int, **environment: str) -> float:
     command = [sys.executable, "-c", code]
     return statistics.median(
-        timed(lambda: subprocess.run(command, check=True, env={**os.environ, **environment})) for _ in range(repeats)
+        timed(lambda: subprocess.run(command, check=True, env={**os.environ, **environment}))
+        for _ in range(repeats)
     )
 
 
@@ -141,11 +160,13 @@ def start_up() -> dict:
         loading = seconds_of(first, 3, NUMBA_CACHE_DIR=folder)
     mnngp_command = Path(sys.executable).with_name("mnngp")
     help_seconds = statistics.median(
-        timed(lambda: subprocess.run([mnngp_command, "--help"], check=True, capture_output=True)) for _ in range(7)
+        timed(lambda: subprocess.run([mnngp_command, "--help"], check=True, capture_output=True))
+        for _ in range(7)
     )
     alone = "import sklearn.gaussian_process"
     both = alone + "; from mnngp import Maxout, MaxoutKernel, theory; MaxoutKernel()"
-    more = statistics.median(seconds_of(both, 1) - seconds_of(alone, 1) for _ in range(11))  # in turn, for the machine's moods
+    # in turn, for the machine's moods
+    more = statistics.median(seconds_of(both, 1) - seconds_of(alone, 1) for _ in range(11))
     return {
         "import_seconds_beyond_sklearn": more,
         "help_seconds": help_seconds,
@@ -156,10 +177,20 @@ def start_up() -> dict:
 
 def activations() -> dict:
     """How long a new rank takes, in a fresh process each."""
-    code = "import time; from mnngp import Maxout; t = time.perf_counter(); Maxout({rank}).profile; print(time.perf_counter() - t)"
+    code = (
+        "import time; from mnngp import Maxout; t = time.perf_counter(); Maxout({rank}).profile; "
+        "print(time.perf_counter() - t)"
+    )
     return {
         f"maxout_{rank}_seconds": statistics.median(
-            float(subprocess.run([sys.executable, "-c", code.format(rank=rank)], capture_output=True, text=True, check=True).stdout)
+            float(
+                subprocess.run(
+                    [sys.executable, "-c", code.format(rank=rank)],
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                ).stdout
+            )
             for _ in range(3)
         )
         for rank in (2, 4, 16, 64, 256)
@@ -168,10 +199,19 @@ def activations() -> dict:
 
 def machine() -> dict:
     model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), ""
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        "",
     )
     git = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=HERE, check=False
+        ["git", "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        check=False,
     ).stdout.strip()
     blas = next((pool for pool in threadpool_info() if pool["user_api"] == "blas"), {})
     return {
@@ -179,7 +219,8 @@ def machine() -> dict:
         "commit": git,
         "cpu": model or platform.processor(),
         "cores": os.cpu_count(),
-        "blas": f"{blas.get('internal_api')} {blas.get('version')}, {blas.get('num_threads')} threads, {blas.get('architecture')}",
+        "blas": f"{blas.get('internal_api')} {blas.get('version')}, {blas.get('num_threads')} "
+        f"threads, {blas.get('architecture')}",
         "python": platform.python_version(),
         "numpy": np.__version__,
         "mnngp": mnngp.__version__,
@@ -188,7 +229,10 @@ def machine() -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peer", help="the Python of an environment with neural-tangents; without it only our side is timed")
+    parser.add_argument(
+        "--peer",
+        help="the Python of an environment with neural-tangents; without it only our side is timed",
+    )
     parser.add_argument("--repeats", type=int, default=3, help="turns of each side")
     arguments = parser.parse_args()
     facts, console = machine(), Console(width=120)
@@ -197,10 +241,15 @@ def main() -> None:
     rows = []
     for case in track(CASES, description="comparing", console=console, transient=True):
         full = SETTING | {name: case[name] for name in ("lengths", "dtype", "kind")}
-        rows.append(case | compare(full, peer, arguments.repeats) | {"extra_megabytes": extra_memory(full)})
+        rows.append(
+            case | compare(full, peer, arguments.repeats) | {"extra_megabytes": extra_memory(full)}
+        )
     other = start_up() | activations()
 
-    title = f"Kernel matrix, n = {SETTING['n']}, d = {SETTING['d']}, depth {SETTING['depth']}, Gram matrix included"
+    title = (
+        f"Kernel matrix, n = {SETTING['n']}, d = {SETTING['d']}, depth {SETTING['depth']}, Gram "
+        "matrix included"
+    )
     header = [
         "kind",
         "lengths",
@@ -238,18 +287,25 @@ def main() -> None:
     results = HERE / "results"
     results.mkdir(exist_ok=True)
     (results / "kernel.json").write_text(
-        json.dumps({"machine": facts, "setting": SETTING, "rows": rows, "other": other}, indent=1) + "\n"
+        json.dumps({"machine": facts, "setting": SETTING, "rows": rows, "other": other}, indent=1)
+        + "\n"
     )
     report = [
         f"# {title}",
         "",
-        "Made by `make bench`. The peer is neural-tangents' jitted ReLU kernel after warm-up; medians of runs in turn.",
+        "Made by `make bench`. The peer is neural-tangents' jitted ReLU kernel after warm-up; "
+        "medians of runs in turn.",
         "",
     ]
     report += [f"- {name}: {value}" for name, value in facts.items()] + [""]
-    report += ["| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *lines)] + [""]
+    report += [
+        "| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *lines)
+    ] + [""]
     report += ["| start-up and set-up | seconds |", "| --- | --- |"]
-    report += [f"| {name.removesuffix('_seconds').replace('_', ' ')} | {value:.3f} |" for name, value in other.items()]
+    report += [
+        f"| {name.removesuffix('_seconds').replace('_', ' ')} | {value:.3f} |"
+        for name, value in other.items()
+    ]
     (results / "kernel.md").write_text("\n".join(report) + "\n")
     console.print(f"written: {results / 'kernel.md'}")
 

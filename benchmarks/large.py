@@ -1,11 +1,13 @@
 """Measures the costs of ``mnngp plan``, and conjugate gradients beside the Cholesky factorisation.
 
-    python benchmarks/large.py                  measure, fit the cost model, check it on a size not in the fit
-    python benchmarks/large.py --cluster        a kernel larger than the workers' memory, on `dask scheduler` and `dask worker`
-    python benchmarks/large.py --write          write the tables again from what is stored
+    python benchmarks/large.py                  measure, fit the cost model, check it on a size not
+    in the fit python benchmarks/large.py --cluster        a kernel larger than the workers' memory,
+    on `dask scheduler` and `dask worker` python benchmarks/large.py --write          write the
+    tables again from what is stored
 
-One thread each; times are those of the processor, so that other work on the machine matters less. Every size runs in a process of
-its own, whose peak memory is stored. Results are in ``results/large-runs.json`` and ``large.md``; the costs in the package.
+One thread each; times are those of the processor, so that other work on the machine matters less.
+Every size runs in a process of its own, whose peak memory is stored. Results are in
+``results/large-runs.json`` and ``large.md``; the costs in the package.
 """
 
 import argparse
@@ -47,7 +49,9 @@ def seconds(function, *arguments) -> tuple[float, object]:
 
 
 def run(n: int) -> dict:
-    """One size: the kernel, the factorisation, one product, and both posteriors with their predictions."""
+    """One size: the kernel, the factorisation, one product, and both posteriors with their
+    predictions.
+    """
     import numpy as np
     from inputs import make_inputs
 
@@ -71,7 +75,12 @@ def run(n: int) -> dict:
     facts["cg"], iterative = seconds(lambda: Posterior(kernel, X[:n], y, NOISE, solver=cg))
     facts["cg peak"] = peak() - base
     report = iterative.report
-    facts |= {"iterations": report.iterations, "residual": max(report.residuals), "rank": report.rank, "kept": report.kept}
+    facts |= {
+        "iterations": report.iterations,
+        "residual": max(report.residuals),
+        "rank": report.rank,
+        "kept": report.kept,
+    }
     facts["total"] = report.total
     predicted = iterative.mean(X[n:])
     tiles = iterative._factor.system.parts[0]
@@ -84,7 +93,9 @@ def run(n: int) -> dict:
         return correlations(network, points, points.subset(chosen))
 
     facts["root"] = seconds(partial_cholesky, columns, np.ones(n), report.rank, 0)[0]
-    facts["columns"] = seconds(lambda: [columns(np.arange(64)) for _ in range(report.rank // 64)])[0]
+    facts["columns"] = seconds(lambda: [columns(np.arange(64)) for _ in range(report.rank // 64)])[
+        0
+    ]
     packed = Packed(n, np.float64)
     facts["kernel"] = seconds(packed_correlations, network, points, packed.memory)[0]
     facts["tiles"] = facts["kernel"]
@@ -122,10 +133,14 @@ def entries() -> list[dict]:
 
 
 def tasks() -> float:
-    """Seconds that a task costs the scheduler: many that do nothing, on one thread of this process."""
+    """Seconds that a task costs the scheduler: many that do nothing, on one thread of this
+    process.
+    """
     from distributed import Client
 
-    with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as client:
+    with Client(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+    ) as client:
         client.gather(client.map(abs, range(100)))
         began = time.process_time()
         client.gather(client.map(abs, range(1000, 3000), pure=False))
@@ -146,13 +161,19 @@ def fitted(stored: dict) -> dict:
     entry, feature, layer = solve(rows, [fact["seconds"] for fact in stored["entries"]])
     # the level of the kernel from whole matrices, which take their tiles from memory and back
     level = np.mean(
-        [fact["kernel"] / (0.5 * fact["n"] ** 2 * (entry + feature * FEATURES + layer * (MODEL["depth"] + 1))) for fact in sizes]
+        [
+            fact["kernel"]
+            / (0.5 * fact["n"] ** 2 * (entry + feature * FEATURES + layer * (MODEL["depth"] + 1)))
+            for fact in sizes
+        ]
     )
     per_entry = level * (entry + feature * FEATURES + layer * (MODEL["depth"] + 1))
-    # What is left of a whole fit without the kernel is the factorisation, with all that is small beside it.
+    # What is left of a whole fit without the kernel is the factorisation, with all that is small
+    # beside it.
     rest = [fact["cholesky"] - 0.5 * fact["n"] ** 2 * per_entry for fact in sizes]
     (factor,) = solve([[fact["n"] ** 3 / 3.0] for fact in sizes if fact["n"] > 2000], rest[1:])
-    # Two or more right-hand sides are products of matrices; one alone is another routine, and is never there.
+    # Two or more right-hand sides are products of matrices; one alone is another routine, and is
+    # never there.
     rows = [[0.5 * fact["n"] ** 2, 0.5 * fact["n"] ** 2 * k] for fact in sizes for k in (11, 44)]
     product, column = solve(rows, [fact[f"product {k}"] for fact in sizes for k in (11, 44)])
     works, rest = [], []
@@ -162,11 +183,23 @@ def fitted(stored: dict) -> dict:
         rest.append(fact["cg"] - tiles - n * rank * per_entry)
         works.append([n * rank**2 + 4.0 * n * rank * k * iterations])
     (root,) = solve(works, np.maximum(rest, 1e-3))
-    growth, start = np.polyfit(np.log([fact["n"] / 1e4 for fact in sizes]), np.log([fact["iterations"] for fact in sizes]), 1)
+    growth, start = np.polyfit(
+        np.log([fact["n"] / 1e4 for fact in sizes]),
+        np.log([fact["iterations"] for fact in sizes]),
+        1,
+    )
     costs = {
-        "entry": entry * level, "feature": feature * level, "layer": layer * level, "factor": factor, "product": product,
-        "column": column, "root": root, "iterations": np.exp(start), "growth": max(0.0, growth), "task": stored["task"],
-    }  # fmt: skip
+        "entry": entry * level,
+        "feature": feature * level,
+        "layer": layer * level,
+        "factor": factor,
+        "product": product,
+        "column": column,
+        "root": root,
+        "iterations": np.exp(start),
+        "growth": max(0.0, growth),
+        "task": stored["task"],
+    }
     return {name: float(f"{value:.4g}") for name, value in costs.items()}
 
 
@@ -177,15 +210,21 @@ def measure(sizes: tuple[int, ...]) -> None:
     stored["machine"] = machine()
     stored["entries"], stored["task"] = entries(), tasks()
     for n in sizes:
-        result = subprocess.run([sys.executable, __file__, "--run", str(n)], capture_output=True, text=True, check=True)
-        stored["sizes"] = [fact for fact in stored["sizes"] if fact["n"] != n] + [json.loads(result.stdout.splitlines()[-1])]
+        result = subprocess.run(
+            [sys.executable, __file__, "--run", str(n)], capture_output=True, text=True, check=True
+        )
+        stored["sizes"] = [fact for fact in stored["sizes"] if fact["n"] != n] + [
+            json.loads(result.stdout.splitlines()[-1])
+        ]
         stored["sizes"].sort(key=lambda fact: fact["n"])
         print(stored["sizes"][-1] if n == sizes[-1] else n, flush=True)
         RUNS.write_text(json.dumps(stored, indent=1))
 
 
 def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
-    """A scheduler and two workers as users start them, whose memory is less than the kernel takes."""
+    """A scheduler and two workers as users start them, whose memory is less than the kernel
+    takes.
+    """
     import numpy as np
     from distributed import Client
 
@@ -203,13 +242,25 @@ def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
         started = [subprocess.Popen([dask, "scheduler", "--port", "0", *options])]
         while not file.exists():
             time.sleep(0.1)
-        command = [dask, "worker", *options, "--nthreads", "1", "--memory-limit", limit, "--local-directory", folder]
+        command = [
+            dask,
+            "worker",
+            *options,
+            "--nthreads",
+            "1",
+            "--memory-limit",
+            limit,
+            "--local-directory",
+            folder,
+        ]
         started += [subprocess.Popen(command) for _ in range(2)]
         try:
             with Client(scheduler_file=str(file)) as client:
                 client.wait_for_workers(2)
                 began = time.perf_counter()
-                ours = Posterior(kernel, X[:n], y, NOISE, solver=ClusterConjugateGradients(scheduler=client))
+                ours = Posterior(
+                    kernel, X[:n], y, NOISE, solver=ClusterConjugateGradients(scheduler=client)
+                )
                 wall = time.perf_counter() - began
                 peaks = list(client.run(peak).values())
         finally:
@@ -218,8 +269,18 @@ def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
                 process.wait()
     exact = Posterior(kernel, X[:n], y, NOISE).mean(X[n:])
     difference = float(np.abs(ours.mean(X[n:]) - exact).max() / np.abs(exact).max())
-    facts = {"n": n, "features": d, "limit": as_bytes("limit", limit), "workers": 2, "wall": wall, "difference": difference}
-    facts |= {"peaks": peaks, **{name: value for name, value in asdict(ours.report).items() if name != "history"}}
+    facts = {
+        "n": n,
+        "features": d,
+        "limit": as_bytes("limit", limit),
+        "workers": 2,
+        "wall": wall,
+        "difference": difference,
+    }
+    facts |= {
+        "peaks": peaks,
+        **{name: value for name, value in asdict(ours.report).items() if name != "history"},
+    }
     stored = json.loads(RUNS.read_text()) if RUNS.exists() else {"sizes": []}
     RUNS.write_text(json.dumps({**stored, "cluster": facts}, indent=1))
     print(facts)
@@ -235,43 +296,73 @@ def write() -> None:
     COSTS.write_text(json.dumps({"machine": machine, "costs": costs}, indent=1) + "\n")
     known = Costs(**costs)
     text = [
-        f"d = {FEATURES}, depth {MODEL['depth']}, {TARGETS} targets, noise {NOISE:g}, one thread, seconds of the processor. "
-        f"{machine['processor']}, {machine['date']}, commit {machine['commit']}. Tiles and preconditioner may take {MEMORY}. The "
-        f"costs are fitted on n = {', '.join(f'{n:,}' for n in FITTED)} (that of the factorisation without the first). The model's "
+        f"d = {FEATURES}, depth {MODEL['depth']}, {TARGETS} targets, noise {NOISE:g}, one thread, "
+        "seconds of the processor. "
+        f"{machine['processor']}, {machine['date']}, commit {machine['commit']}. Tiles and "
+        f"preconditioner may take {MEMORY}. The "
+        f"costs are fitted on n = {', '.join(f'{n:,}' for n in FITTED)} (that of the factorisation "
+        "without the first). The model's "
         "seconds of conjugate gradients are for the iterations that there were.",
         "",
-        "| n | Cholesky | model | conjugate gradients | model | iterations | model | memory beyond the data | largest difference |",
+        "| n | Cholesky | model | conjugate gradients | model | iterations | model | memory beyond "
+        "the data | largest difference |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for fact in stored["sizes"]:
         job = Job(fact["n"], FEATURES, MODEL["depth"], TARGETS, memory="4GB")
         model = {plan.solver: plan for plan in plans(job, known)}
-        given = Job(fact["n"], FEATURES, MODEL["depth"], TARGETS, memory="4GB", iterations=fact["iterations"])
+        given = Job(
+            fact["n"],
+            FEATURES,
+            MODEL["depth"],
+            TARGETS,
+            memory="4GB",
+            iterations=fact["iterations"],
+        )
         iterative = next(plan for plan in plans(given, known) if plan.solver == "cg")
         taken = shown(fact["cg peak"]) if fact["cg peak"] else "–"
-        note = {SEEN: " (not in the fit, but seen while it was made)", CHECKED: " (measured after the fit)"}.get(fact["n"], "")
+        note = {
+            SEEN: " (not in the fit, but seen while it was made)",
+            CHECKED: " (measured after the fit)",
+        }.get(fact["n"], "")
         name = f"{fact['n']:,}{note}"
         text.append(
-            f"| {name} | {fact['cholesky']:.3g} s | {model['cholesky'].seconds:.3g} s | {fact['cg']:.3g} s | "
-            f"{iterative.seconds:.3g} s | {fact['iterations']} | {model['cg'].iterations} | {taken} | "
+            f"| {name} | {fact['cholesky']:.3g} s | {model['cholesky'].seconds:.3g} s | "
+            f"{fact['cg']:.3g} s | "
+            f"{iterative.seconds:.3g} s | {fact['iterations']} | {model['cg'].iterations} | "
+            f"{taken} | "
             f"{fact['difference']:.0e} |"
         )
     if "cluster" in stored:
         c = stored["cluster"]
-        place = {"workers": c["workers"], "threads": 1, "memory": c["limit"], "iterations": c["iterations"]}
+        place = {
+            "workers": c["workers"],
+            "threads": 1,
+            "memory": c["limit"],
+            "iterations": c["iterations"],
+        }
         made = plans(Job(c["n"], c["features"], MODEL["depth"], 1, **place), known)
         guess = next(plan for plan in made if plan.solver == "dask")
         text += [
             "",
-            f"A kernel that does not fit: n = {c['n']:,}, d = {c['features']}, {shown(c['total'])} of tiles, on {c['workers']} "
-            f"workers of {shown(c['limit'])} (`dask scheduler`, `dask worker`, loopback): {shown(c['kept'])} kept and the others "
-            f"computed in each of {c['iterations']} iterations, {c['wall']:.0f} s by the clock. The workers took "
-            f"{shown(max(c['peaks']))} at most. Largest difference from the Cholesky factorisation, relative to the largest "
-            f"prediction: {c['difference']:.0e}. Planned: {guess.seconds:.0f} s and {shown(guess.worker_memory)} a worker; the "
-            "machine's two cores had other work meanwhile, and the plan leaves out what a Python process takes by itself.",
+            f"A kernel that does not fit: n = {c['n']:,}, d = {c['features']}, {shown(c['total'])} "
+            f"of tiles, on {c['workers']} "
+            f"workers of {shown(c['limit'])} (`dask scheduler`, `dask worker`, loopback): "
+            f"{shown(c['kept'])} kept and the others "
+            f"computed in each of {c['iterations']} iterations, {c['wall']:.0f} s by the clock. "
+            "The workers took "
+            f"{shown(max(c['peaks']))} at most. Largest difference from the Cholesky "
+            "factorisation, relative to the largest "
+            f"prediction: {c['difference']:.0e}. Planned: {guess.seconds:.0f} s and "
+            f"{shown(guess.worker_memory)} a worker; the "
+            "machine's two cores had other work meanwhile, and the plan leaves out what a Python "
+            "process takes by itself.",
         ]
     (HERE / "results" / "large.md").write_text("\n".join(text) + "\n")
-    lines = ["| n | where | solver | time | memory a worker | over the network | the kernel |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| n | where | solver | time | memory a worker | over the network | the kernel |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for n in (10**5, 10**6, 10**7):
         for name, place in CLUSTERS.items():
             plan = plans(Job(n, FEATURES, MODEL["depth"], TARGETS, **place), known)[0]
@@ -292,7 +383,9 @@ def write() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=int, nargs="*", default=sorted((*FITTED, SEEN, CHECKED)))
     parser.add_argument("--cluster", action="store_true")
     parser.add_argument("--write", action="store_true")

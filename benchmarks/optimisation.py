@@ -1,10 +1,11 @@
-"""Bayesian optimisation of test functions with the GPyTorch kernel in BoTorch, beside BoTorch's default kernel and chance.
+"""Bayesian optimisation of test functions with the GPyTorch kernel in BoTorch, beside BoTorch's
+default kernel and chance.
 
-`python benchmarks/optimisation.py` runs this: some points at random, then some that are chosen, for several seeds.
+`python benchmarks/optimisation.py` runs this: some points at random, then some that are chosen, for
+several seeds.
 """
 
-from mnngp.interop.gpytorch import kernel_with_priors  # isort: skip  (first: it keeps a warning of linear_operator's import to itself)
-
+# isort: skip  (first: it keeps a warning of linear_operator's import to itself)
 import argparse
 import statistics
 from pathlib import Path
@@ -21,6 +22,8 @@ from kernel import machine
 from rich.console import Console
 from rich.progress import track
 
+from mnngp.interop.gpytorch import kernel_with_priors
+
 RESULTS = Path(__file__).parent / "results"
 PROBLEMS = {  # the function, points at random, points in all
     "Branin, 2 inputs": (Branin(negate=True), 8, 30),
@@ -36,7 +39,9 @@ KERNELS = {  # the kernel for some dimensions, and where the middle of the input
 FIRST_SEED = 100  # the priors were chosen while looking at seeds below 12 of Branin's function
 
 
-def best(problem: SyntheticTestFunction, make, center: float, seed: int, first: int, last: int) -> float:
+def best(
+    problem: SyntheticTestFunction, make, center: float, seed: int, first: int, last: int
+) -> float:
     """The largest value that was found."""
     torch.manual_seed(seed)
     low, high = problem.bounds
@@ -44,11 +49,20 @@ def best(problem: SyntheticTestFunction, make, center: float, seed: int, first: 
     while len(points) < last:
         values = problem(points)[:, None]
         model = SingleTaskGP(
-            points, values, covar_module=make(problem.dim), outcome_transform=Standardize(1),
+            points,
+            values,
+            covar_module=make(problem.dim),
+            outcome_transform=Standardize(1),
             input_transform=Normalize(problem.dim, bounds=problem.bounds, center=center),
-        )  # fmt: skip
+        )
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        new, _ = optimize_acqf(LogExpectedImprovement(model, values.max()), problem.bounds, q=1, num_restarts=4, raw_samples=64)
+        new, _ = optimize_acqf(
+            LogExpectedImprovement(model, values.max()),
+            problem.bounds,
+            q=1,
+            num_restarts=4,
+            raw_samples=64,
+        )
         points = torch.cat([points, new])
     return float(problem(points).max())
 
@@ -74,12 +88,14 @@ def main() -> None:
     report = [
         "# Bayesian optimisation",
         "",
-        f"The best value that was found, over {arguments.seeds} seeds; all signs are such that more is better.",
+        f"The best value that was found, over {arguments.seeds} seeds; all signs are such that "
+        "more is better.",
         "Made by `python benchmarks/optimisation.py`.",
         "",
         *(f"- {name}: {value}" for name, value in facts.items()),
         "",
-        "| function | optimum | points: at random, in all | kernel | median | worst seed | best seed |",
+        "| function | optimum | points: at random, in all | kernel | median | worst seed | best "
+        "seed |",
         "| --- | ---: | ---: | --- | ---: | ---: | ---: |",
         *lines,
     ]

@@ -19,24 +19,39 @@ from neural_tangents import stax  # noqa: E402
 
 
 def main() -> None:
-    print(json.dumps({"version": f"neural-tangents {neural_tangents.__version__}, jax {jax.__version__}"}), flush=True)
+    print(
+        json.dumps(
+            {"version": f"neural-tangents {neural_tangents.__version__}, jax {jax.__version__}"}
+        ),
+        flush=True,
+    )
     compiled = {}
     for line in sys.stdin:
         case = json.loads(line)
         key = (case["lengths"], case["dtype"], case["kind"])
         if key not in compiled:
             dense = {"W_std": case["weight_var"] ** 0.5, "b_std": case["bias_var"] ** 0.5}
-            layers = [layer for _ in range(case["depth"]) for layer in (stax.Dense(512, **dense), stax.Relu())]
+            layers = [
+                layer
+                for _ in range(case["depth"])
+                for layer in (stax.Dense(512, **dense), stax.Relu())
+            ]
             _, _, kernel = stax.serial(*layers, stax.Dense(1, **dense))
-            X = jnp.asarray(make_inputs(case["n"], case["d"], case["lengths"]).astype(case["dtype"]))
+            X = jnp.asarray(
+                make_inputs(case["n"], case["d"], case["lengths"]).astype(case["dtype"])
+            )
             # The faster of the two ways to ask for a symmetric matrix, measured: two arguments.
             function = jax.jit(lambda x, y, kernel=kernel, kind=case["kind"]: kernel(x, y, kind))
-            corner = np.asarray(function(X, X).block_until_ready())[:40, :40]  # warm-up: compilation is not counted
+            # warm-up: compilation is not counted
+            corner = np.asarray(function(X, X).block_until_ready())[:40, :40]
             compiled = {key: (function, X)}
         function, X = compiled[key]
         start = time.perf_counter()
         function(X, X).block_until_ready()
-        print(json.dumps({"seconds": time.perf_counter() - start, "corner": corner.tolist()}), flush=True)
+        print(
+            json.dumps({"seconds": time.perf_counter() - start, "corner": corner.tolist()}),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

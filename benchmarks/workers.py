@@ -1,7 +1,8 @@
 """The sweep on Dask: two worker processes beside one, in cells a second.
 
-`python benchmarks/workers.py` runs this: a grid of 1,152 networks on 900 of scikit-learn's digits. Starting the cluster and
-compiling are not in the times; sending the images and preparing the angles are. The two take turns, and medians are compared.
+`python benchmarks/workers.py` runs this: a grid of 1,152 networks on 900 of scikit-learn's digits.
+Starting the cluster and compiling are not in the times; sending the images and preparing the angles
+are. The two take turns, and medians are compared.
 """
 
 import argparse
@@ -31,11 +32,19 @@ GRID = {
 
 def protocol(seed: int, count: int = 4) -> Protocol:
     grid = GRID | {name: GRID[name] | {"count": count} for name in ("weight_var", "bias_var")}
-    return Protocol.of({"data": {"name": "digits", "train": 900, "validation": 298, "seed": seed, "repeats": 2}, "family": [grid]})
+    return Protocol.of(
+        {
+            "data": {"name": "digits", "train": 900, "validation": 298, "seed": seed, "repeats": 2},
+            "family": [grid],
+        }
+    )
 
 
 def cells_a_second(client, what: Protocol) -> float:
-    with tempfile.TemporaryDirectory() as folder, Store.begin(Path(folder) / "run.sqlite", what) as store:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Store.begin(Path(folder) / "run.sqlite", what) as store,
+    ):
         start = time.perf_counter()
         cluster.run(what, store, data.load("digits"), client)
         seconds = time.perf_counter() - start
@@ -60,7 +69,8 @@ def main() -> None:
     report = [
         "# The sweep on Dask, two workers beside one",
         "",
-        f"{len(protocol(0)):,} cells of 900 digits, one thread a worker. Made by `python benchmarks/workers.py`.",
+        f"{len(protocol(0)):,} cells of 900 digits, one thread a worker. Made by `python "
+        "benchmarks/workers.py`.",
         "",
         *(f"- {name}: {value}" for name, value in (machine() | {"turns": arguments.turns}).items()),
         "",

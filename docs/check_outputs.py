@@ -1,14 +1,17 @@
-"""Run the code of the README and of the pages, and compare what it prints with the text blocks below it.
+"""Run the code of the README and of the pages, and compare what it prints with the text blocks
+below it.
 
-    python docs/check_outputs.py                      all pages; ends with an error and a diff if anything differs
-    python docs/check_outputs.py --write guide.md     puts what was printed into the text blocks of a page
+    python docs/check_outputs.py                      all pages; ends with an error and a diff if
+    anything differs python docs/check_outputs.py --write guide.md     puts what was printed into
+    the text blocks of a page
 
-A ```text block belongs to the ```python block that ends right before it. The blocks of a page run in one process, in a folder of
-their own, with warnings as errors. tests/test_docs.py does the same.
+A ```text block belongs to the ```python block that ends right before it. The blocks of a page run
+in one process, in a folder of their own, with warnings as errors. tests/test_docs.py does the same.
 
-Words have to be the same; white space does not matter. A number with a point may differ by one in its last digit, since another
-processor rounds differently; a number without has to be the same. Where even that is too much to ask, a comment between the two
-blocks, ``<!-- its numbers depend on the machine -->``, leaves the words to be compared.
+Words have to be the same; white space does not matter. A number with a point may differ by one in
+its last digit, since another processor rounds differently; a number without has to be the same.
+Where even that is too much to ask, a comment between the two blocks, ``<!-- its numbers depend on
+the machine -->``, leaves the words to be compared.
 """
 
 import argparse
@@ -24,7 +27,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 NOTE = "<!-- its numbers depend on the machine -->\n\n"
 PAIR = re.compile(
-    rf"^```python\n(?P<code>.*?)^```\n(?:\n(?P<note>{re.escape(NOTE)})?```text\n(?P<output>.*?)^```\n)?", re.MULTILINE | re.DOTALL
+    rf"^```python\n(?P<code>.*?)^```\n(?:\n(?P<note>{re.escape(NOTE)})?```text\n(?P<output>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
 )
 NUMBER = re.compile(r"((?<![\w.])[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?!\w))")
 RUN = """
@@ -41,7 +45,11 @@ json.dump(printed, sys.stdout)
 def pages(names: list[str] | None = None) -> list[Path]:
     """The pages with code, or those of them that are named."""
     all_pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    return [page for page in all_pages if (not names or page.name in names) and PAIR.search(page.read_text())]
+    return [
+        page
+        for page in all_pages
+        if (not names or page.name in names) and PAIR.search(page.read_text())
+    ]
 
 
 def outputs(page: Path) -> list[str]:
@@ -66,7 +74,11 @@ def rewritten(page: Path, printed: list[str]) -> str:
     def fill(match: re.Match[str]) -> str:
         output = next(found)
         block = f"```python\n{match['code']}```\n"
-        return block + (f"\n{match['note'] or ''}```text\n{output}```\n" if output or match["output"] is not None else "")
+        return block + (
+            f"\n{match['note'] or ''}```text\n{output}```\n"
+            if output or match["output"] is not None
+            else ""
+        )
 
     return PAIR.sub(fill, page.read_text())
 
@@ -95,7 +107,9 @@ def _close(a: str, b: str) -> bool:
         digits, _, exponent = number.partition("e")
         units.append(10.0 ** (int(exponent or 0) - len(digits.partition(".")[2])))
     # NumPy leaves out zeros at the end: the shorter number is known as well as the other.
-    return abs(float(a) - float(b)) < 1.001 * min(units) or abs(float(a) - float(b)) < 1e-9 * abs(float(a))
+    return abs(float(a) - float(b)) < 1.001 * min(units) or abs(float(a) - float(b)) < 1e-9 * abs(
+        float(a)
+    )
 
 
 def differences(page: Path) -> Iterator[str]:
@@ -108,12 +122,16 @@ def differences(page: Path) -> Iterator[str]:
         for match, before, now in zip(matches, shown, printed, strict=True)
     ]
     new = rewritten(page, kept)
-    yield from difflib.unified_diff(old.splitlines(), new.splitlines(), page.name, "what it prints", lineterm="", n=1)
+    yield from difflib.unified_diff(
+        old.splitlines(), new.splitlines(), page.name, "what it prints", lineterm="", n=1
+    )
 
 
 def main() -> None:
     """Check or rewrite."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pages", nargs="*", help="names such as guide.md; all by default")
     parser.add_argument("--write", action="store_true", help="rewrite the text blocks")
     arguments = parser.parse_args()

@@ -1,6 +1,8 @@
-"""Make the tables and pictures of the results page from experiments/results/. Called by make_figures.py.
+"""Make the tables and pictures of the results page from experiments/results/. Called by
+make_figures.py.
 
-`python docs/make_results.py RUN.sqlite …` first adds runs of `mnngp sweep` to that folder: a CSV file each, every cell a line.
+`python docs/make_results.py RUN.sqlite …` first adds runs of `mnngp sweep` to that folder: a CSV
+file each, every cell a line.
 """
 
 import csv
@@ -22,16 +24,25 @@ HERE = Path(__file__).parent
 RESULTS = HERE.parent / "experiments" / "results"
 ROUNDED = {"validation_log_loss": 6, "test_log_loss": 6, "seconds": 3}
 COLORS = {"maxout": "#1b6ca8", "relu": "#c8553d", "tanh": "#6a6a6a"}
-FINITE_COLORS = ("#1b6ca8", "#7d4a95", "#a66bb5", "#c98bd0")  # infinitely wide, then the widest first
+# infinitely wide, then the widest first
+FINITE_COLORS = ("#1b6ca8", "#7d4a95", "#a66bb5", "#c98bd0")
 
 
 def add(run: Path) -> Path:
     """Write a run's finished cells to a CSV file; only those of training sets that are complete."""
     with Store.open(run) as store:
         results = [result for result in store.results() if result.status != "failed"]
-        asked = Counter((group.split.n_train, group.split.repeat) for group in store.protocol.groups for _ in group.depths)
+        asked = Counter(
+            (group.split.n_train, group.split.repeat)
+            for group in store.protocol.groups
+            for _ in group.depths
+        )
     count = Counter((result.n_train, result.repeat) for result in results)
-    whole = [result for result in results if count[result.n_train, result.repeat] == asked[result.n_train, result.repeat]]
+    whole = [
+        result
+        for result in results
+        if count[result.n_train, result.repeat] == asked[result.n_train, result.repeat]
+    ]
     if not whole:
         raise SystemExit(f"{run}: no training set is complete")
     path = RESULTS / f"{run.stem}.csv"
@@ -40,7 +51,11 @@ def add(run: Path) -> Path:
         writer.writeheader()
         for result in whole:
             row = asdict(result)
-            rounded = {name: round(row[name], digits) for name, digits in ROUNDED.items() if row[name] is not None}
+            rounded = {
+                name: round(row[name], digits)
+                for name, digits in ROUNDED.items()
+                if row[name] is not None
+            }
             writer.writerow(row | rounded)
     return path
 
@@ -60,7 +75,10 @@ def read(name: str) -> list[Result]:
     if not path.exists():
         return []
     with path.open(newline="") as file:
-        return [Result(**{name: value(name, text) for name, text in row.items()}) for row in csv.DictReader(file)]
+        return [
+            Result(**{name: value(name, text) for name, text in row.items()})
+            for row in csv.DictReader(file)
+        ]
 
 
 def rows_of(names: Iterable[str]) -> list[selection.Row]:
@@ -77,14 +95,18 @@ def rows_of(names: Iterable[str]) -> list[selection.Row]:
 def at_the_papers_choice() -> str:
     """Table 1 at the paper's hyperparameters, maxout and the two rows of Lee et al."""
     names = [
-        f"table1-{dataset}-{size}" for dataset in ("mnist", "cifar10") for size in ("quick", "5000", "10000", "50000", "45000")
+        f"table1-{dataset}-{size}"
+        for dataset in ("mnist", "cifar10")
+        for size in ("quick", "5000", "10000", "50000", "45000")
     ]
     return tables.as_markdown(tables.lines(rows_of(names)))
 
 
 def grid_names() -> list[str]:
     """The runs of the paper's grid."""
-    return [f"grid-{dataset}-{size}" for dataset in ("mnist", "cifar10") for size in (100, 500, 1000)]
+    return [
+        f"grid-{dataset}-{size}" for dataset in ("mnist", "cifar10") for size in (100, 500, 1000)
+    ]
 
 
 def searched() -> str:
@@ -93,41 +115,80 @@ def searched() -> str:
 
 
 def side_by_side() -> str:
-    """The selected networks of the grid search, repeat by repeat on the same images: differences from maxout, paired."""
-    lines = ["| data | n_t | repeats | maxout | rank 2 alone | ReLU | tanh | ReLU - maxout | ReLU - rank 2 | tanh - maxout |"]
+    """The selected networks of the grid search, repeat by repeat on the same images: differences
+    from maxout, paired.
+    """
+    lines = [
+        "| data | n_t | repeats | maxout | rank 2 alone | ReLU | tanh | ReLU - maxout | ReLU "
+        "- rank 2 | tanh - maxout |"
+    ]
     lines.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     rows = rows_of(grid_names())
     for dataset, n_train in dict.fromkeys((row.dataset, row.n_train) for row in rows):
         accuracies: dict[str, np.ndarray] = {}
         for row in rows:
-            if (row.dataset, row.n_train) == (dataset, n_train) and row.best is not None and row.rank in (None, 2):
+            if (
+                (row.dataset, row.n_train) == (dataset, n_train)
+                and row.best is not None
+                and row.rank in (None, 2)
+            ):
                 name = row.activation if row.rank is None else "rank 2"
                 accuracies[name] = np.array([result.test_accuracy for result in row.best.results])
         cells = [tables.dataset_name(dataset), f"{n_train:,}", str(len(accuracies["maxout"]))]
         cells += [f"{accuracies[name].mean():.4f}" for name in ("maxout", "rank 2", "relu", "tanh")]
         for one, other in (("relu", "maxout"), ("relu", "rank 2"), ("tanh", "maxout")):
             difference = accuracies[one] - accuracies[other]
-            spread = f" ± {difference.std(ddof=1) / np.sqrt(len(difference)):.4f}" if len(difference) > 1 else ""
+            spread = (
+                f" ± {difference.std(ddof=1) / np.sqrt(len(difference)):.4f}"
+                if len(difference) > 1
+                else ""
+            )
             cells.append(f"{difference.mean():+.4f}{spread}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
 def accuracy_figure(path: Path) -> None:
-    """Figure 2's shape: test accuracy by training images at the paper's hyperparameters, with the paper's points."""
+    """Figure 2's shape: test accuracy by training images at the paper's hyperparameters, with the
+    paper's points.
+    """
     figure, axes = plots.new_figure(figsize=(9.6, 3.8), ncols=2)
     for ax, dataset in zip(axes[0], ("mnist", "cifar10"), strict=True):
-        names = [f"table1-{dataset}-{size}" for size in ("quick", "5000", "10000", "50000", "45000")]
-        lines = [line for line in tables.lines(rows_of(names)) if line.ours is not None and line.paper is not None]
+        names = [
+            f"table1-{dataset}-{size}" for size in ("quick", "5000", "10000", "50000", "45000")
+        ]
+        lines = [
+            line
+            for line in tables.lines(rows_of(names))
+            if line.ours is not None and line.paper is not None
+        ]
         for activation, color in COLORS.items():
             mine = [line for line in lines if line.activation == activation]
             sizes = [line.n_train for line in mine]
             spread = [line.ours.deviation or 0.0 for line in mine]
             label = tables.network_name(activation)
-            ax.errorbar(sizes, [line.ours.mean for line in mine], spread, color=color, marker="o", ms=4, capsize=2, label=label)
-            ax.plot(sizes, [line.paper.accuracy for line in mine], ls="none", marker="x", ms=7, color=color)
+            ax.errorbar(
+                sizes,
+                [line.ours.mean for line in mine],
+                spread,
+                color=color,
+                marker="o",
+                ms=4,
+                capsize=2,
+                label=label,
+            )
+            ax.plot(
+                sizes,
+                [line.paper.accuracy for line in mine],
+                ls="none",
+                marker="x",
+                ms=7,
+                color=color,
+            )
         ax.set(
-            title=f"{tables.dataset_name(dataset)}: ours (lines) and the paper's (crosses)", xscale="log", xlabel="training images"
+            title=f"{tables.dataset_name(dataset)}: ours (lines) and the paper's (crosses)",
+            xscale="log",
+            xlabel="training images",
         )
         ax.legend(frameon=False)
     axes[0][0].set_ylabel("test accuracy")
@@ -137,9 +198,15 @@ def accuracy_figure(path: Path) -> None:
 def heat_maps(path: Path, name: str = "grid-mnist-1000") -> None:
     """Figure 3's shape: validation accuracy over the variances, a panel a rank and depth."""
     results = [result for result in read(name) if result.activation == "maxout"]
-    ranks, depths = (sorted({getattr(result, key) for result in results}) for key in ("rank", "depth"))
-    weights, biases = (sorted({getattr(result, key) for result in results}) for key in ("weight_var", "bias_var"))
-    mean: dict[tuple[int, int], np.ndarray] = {(q, L): np.zeros((len(biases), len(weights))) for q in ranks for L in depths}
+    ranks, depths = (
+        sorted({getattr(result, key) for result in results}) for key in ("rank", "depth")
+    )
+    weights, biases = (
+        sorted({getattr(result, key) for result in results}) for key in ("weight_var", "bias_var")
+    )
+    mean: dict[tuple[int, int], np.ndarray] = {
+        (q, L): np.zeros((len(biases), len(weights))) for q in ranks for L in depths
+    }
     repeats = 1 + max(result.repeat for result in results)
     for result in results:
         place = biases.index(result.bias_var), weights.index(result.weight_var)
@@ -148,25 +215,42 @@ def heat_maps(path: Path, name: str = "grid-mnist-1000") -> None:
     figure, axes = plots.new_figure(figsize=(9.6, 5.0), nrows=len(ranks), ncols=len(depths))
     for (rank, depth), values in mean.items():
         ax = axes[ranks.index(rank)][depths.index(depth)]
-        image = ax.imshow(values, origin="lower", cmap="viridis", vmin=best - 0.03, vmax=best, aspect="auto")
+        image = ax.imshow(
+            values, origin="lower", cmap="viridis", vmin=best - 0.03, vmax=best, aspect="auto"
+        )
         ax.set_title(f"q = {rank}, depth {depth}", fontsize=8)
         ticks = range(0, 8, 7)
         ax.set_xticks(ticks, [f"{weights[k]:.1f}" for k in ticks], fontsize=7)
         ax.set_yticks(ticks, [f"{biases[k]:.2f}" for k in ticks], fontsize=7)
     axes[-1][0].set_xlabel("σ_w²", fontsize=8)
     axes[-1][0].set_ylabel("σ_b²", fontsize=8)
-    figure.colorbar(image, ax=[ax for line in axes for ax in line], label="mean validation accuracy", extend="min", shrink=0.8)
+    figure.colorbar(
+        image,
+        ax=[ax for line in axes for ax in line],
+        label="mean validation accuracy",
+        extend="min",
+        shrink=0.8,
+    )
     figure.savefig(path, dpi=130)
 
 
 def finite_names() -> list[str]:
     """The runs with networks of finite width."""
-    return [f"finite-{dataset}{part}" for dataset in ("mnist", "cifar10") for part in ("-part", "-rates")]
+    return [
+        f"finite-{dataset}{part}"
+        for dataset in ("mnist", "cifar10")
+        for part in ("-part", "-rates")
+    ]
 
 
 def finite() -> str:
-    """Networks of finite width: what was selected, for each width, beside the Gaussian process and the paper."""
-    lines = ["| data | n_t | network | repeats | selected | validation | test | paper | paper's model | diverged |"]
+    """Networks of finite width: what was selected, for each width, beside the Gaussian process and
+    the paper.
+    """
+    lines = [
+        "| data | n_t | network | repeats | selected | validation | test | paper | paper's "
+        "model | diverged |"
+    ]
     lines.append("| --- | ---: | --- | ---: | --- | ---: | ---: | ---: | --- | ---: |")
     for name in finite_names():
         for line in tables.lines(rows_of([name]), ranks=True):
@@ -174,36 +258,70 @@ def finite() -> str:
                 continue
             best, theirs = line.row.best, line.paper
             network = line.network + (", other rates" if name.endswith("-rates") else "")
-            cells = [tables.dataset_name(line.dataset), f"{line.n_train:,}", network, str(line.row.repeats)]
-            cells += [tables.model_name(best.setting), f"{best.validation_accuracy:.4f}", tables.spread(best.test_accuracy)]
+            cells = [
+                tables.dataset_name(line.dataset),
+                f"{line.n_train:,}",
+                network,
+                str(line.row.repeats),
+            ]
+            cells += [
+                tables.model_name(best.setting),
+                f"{best.validation_accuracy:.4f}",
+                tables.spread(best.test_accuracy),
+            ]
             cells += [f"{theirs.accuracy:.4f}", theirs.model] if theirs else ["", ""]
-            cells.append(f"{line.row.diverged:,} of {line.row.total:,}" if line.kind == "finite" else "")
+            cells.append(
+                f"{line.row.diverged:,} of {line.row.total:,}" if line.kind == "finite" else ""
+            )
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
 def finite_figure(path: Path) -> None:
-    """Figure 2: test accuracy against the number of images, finite widths and the Gaussian process, a panel a rank."""
+    """Figure 2: test accuracy against the number of images, finite widths and the Gaussian process,
+    a panel a rank.
+    """
     datasets = [dataset for dataset in ("mnist", "cifar10") if read(f"finite-{dataset}-part")]
-    figure, axes = plots.new_figure(figsize=(9.6, 3.2 * len(datasets) + 0.3), nrows=len(datasets), ncols=3)
+    figure, axes = plots.new_figure(
+        figsize=(9.6, 3.2 * len(datasets) + 0.3), nrows=len(datasets), ncols=3
+    )
     for line, dataset in zip(axes, datasets, strict=True):
-        rows = [row for row in rows_of([f"finite-{dataset}-part"]) if row.best and row.best.test_accuracy]
+        rows = [
+            row
+            for row in rows_of([f"finite-{dataset}-part"])
+            if row.best and row.best.test_accuracy
+        ]
         widths = [None, *sorted({row.width for row in rows if row.width}, reverse=True)]
         for ax, rank in zip(line, (2, 3, 4), strict=True):
             for width, color, marker in zip(widths, FINITE_COLORS, "osDv", strict=False):
                 own = [row for row in rows if (row.rank, row.width) == (rank, width)]
                 sizes = [row.n_train for row in own]
                 means = [row.best.test_accuracy.mean for row in own]
-                ax.plot(sizes, means, color=color, marker=marker, ms=5, label="infinite" if width is None else f"width {width}")
+                ax.plot(
+                    sizes,
+                    means,
+                    color=color,
+                    marker=marker,
+                    ms=5,
+                    label="infinite" if width is None else f"width {width}",
+                )
             low, high = min(row.n_train for row in rows), max(row.n_train for row in rows)
             ax.set(
-                title=f"{tables.dataset_name(dataset)}, rank {rank}", xscale="log", xlim=(low / 1.3, high * 1.3), ylim=(0.0, None)
+                title=f"{tables.dataset_name(dataset)}, rank {rank}",
+                xscale="log",
+                xlim=(low / 1.3, high * 1.3),
+                ylim=(0.0, None),
             )
-            ax.set_xticks([low, high] if low < high else [low], [f"{low:,}", f"{high:,}"] if low < high else [f"{low:,}"])
+            ax.set_xticks(
+                [low, high] if low < high else [low],
+                [f"{low:,}", f"{high:,}"] if low < high else [f"{low:,}"],
+            )
             ax.set_xticks([], minor=True)
             ax.set_xlabel("training images")
         line[0].set_ylabel("test accuracy")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(
+        *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False
+    )
     figure.savefig(path, dpi=130)
 
 

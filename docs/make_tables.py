@@ -1,4 +1,6 @@
-"""Write the tables of the documentation that are measured, as Markdown, to docs/generated/. Called by make_figures.py."""
+"""Write the tables of the documentation that are measured, as Markdown, to docs/generated/. Called
+by make_figures.py.
+"""
 
 import json
 from functools import partial
@@ -7,7 +9,18 @@ from pathlib import Path
 import measurements
 import numpy as np
 
-from mnngp import GELU, Abs, Erf, LeakyReLU, Maxout, MaxoutKernel, NetworkKernel, ReLU, TabulatedMaxout, theory
+from mnngp import (
+    GELU,
+    Abs,
+    Erf,
+    LeakyReLU,
+    Maxout,
+    MaxoutKernel,
+    NetworkKernel,
+    ReLU,
+    TabulatedMaxout,
+    theory,
+)
 
 HERE = Path(__file__).parent
 REFERENCE = HERE.parent / "tests" / "reference"
@@ -31,10 +44,23 @@ def critical_weight_variances() -> str:
         unit = Maxout(rank)
         point = theory.fixed_point(unit, weight_var=unit.critical_weight_var)
         fall = "never" if rank == 2 else f"{np.log(10.0) / np.log(unit.second_moment):.1f}"
-        numbers = (unit.second_moment, unit.critical_weight_var, unit.critical_weight_var**0.5, point.gradient_slope)
+        numbers = (
+            unit.second_moment,
+            unit.critical_weight_var,
+            unit.critical_weight_var**0.5,
+            point.gradient_slope,
+        )
         rows.append([str(rank), *(f"{number:.6f}" for number in numbers), fall])
     return markdown(
-        ["rank", "M = E max²", "critical weight_var = 1/M", "its square root", "gradient² per layer", "layers for a tenth"], rows
+        [
+            "rank",
+            "M = E max²",
+            "critical weight_var = 1/M",
+            "its square root",
+            "gradient² per layer",
+            "layers for a tenth",
+        ],
+        rows,
     )
 
 
@@ -46,7 +72,8 @@ def against_high_precision() -> str:
         unit, table = Maxout(rank), values[str(rank)]
         rho = np.array([float(row["rho"]) for row in table])
         moment, derivative, deficit = (
-            np.array([float(row[name]) for row in table]) for name in ("moment", "derivative", "deficit")
+            np.array([float(row[name]) for row in table])
+            for name in ("moment", "derivative", "deficit")
         )
         inside = (rho > 0.0) & (rho < 1.0)
         worst = (
@@ -56,7 +83,9 @@ def against_high_precision() -> str:
             unit.error,
         )
         rows.append([str(rank), str(len(rho)), *map(digits, worst)])
-    return markdown(["rank", "values", "F_q", "F_q'", "F_q(1) - F_q(ρ), relative", "stated bound of F_q'"], rows)
+    return markdown(
+        ["rank", "values", "F_q", "F_q'", "F_q(1) - F_q(ρ), relative", "stated bound of F_q'"], rows
+    )
 
 
 def table_method() -> str:
@@ -69,10 +98,16 @@ def table_method() -> str:
         printed = TabulatedMaxout(rank, r_max=100.0, n_rho=41)
         at_nodes = np.abs(few.values - unit.moment(np.linspace(-1.0, 1.0, 21)))
         coarse = np.abs(printed.values - unit.moment(np.linspace(-1.0, 1.0, 41)))
-        # At the nodes the table is exact to rounding, so between them its error is that of interpolating exact values.
+        # At the nodes the table is exact to rounding, so between them its error is that of
+        # interpolating exact values.
         between = np.abs(np.interp(middle, nodes, unit.moment(nodes)) - unit.moment(middle))
         last = between[-1] / unit.deficit(middle[-1])
-        numbers = [digits(at_nodes[1:].max()), digits(between.max()), f"{100.0 * last:.1f} %", digits(coarse[1:].max())]
+        numbers = [
+            digits(at_nodes[1:].max()),
+            digits(between.max()),
+            f"{100.0 * last:.1f} %",
+            digits(coarse[1:].max()),
+        ]
         rows.append([str(rank), *numbers])
     return markdown(
         [
@@ -94,8 +129,15 @@ def single_precision() -> str:
         row = [str(depth)]
         for rank in (2, 4):
             for kind in ("nngp", "ntk"):
-                variances = {"weight_var": Maxout(rank).critical_weight_var, "bias_var": 0.05, "kind": kind}
-                single, double = (MaxoutKernel(depth, rank, **variances, dtype=dtype)(X) for dtype in ("float32", "float64"))
+                variances = {
+                    "weight_var": Maxout(rank).critical_weight_var,
+                    "bias_var": 0.05,
+                    "kind": kind,
+                }
+                single, double = (
+                    MaxoutKernel(depth, rank, **variances, dtype=dtype)(X)
+                    for dtype in ("float32", "float64")
+                )
                 scale = np.sqrt(np.outer(np.diag(double), np.diag(double)))
                 row.append(digits((np.abs(single - double) / scale).max()))
         rows.append(row)
@@ -105,26 +147,60 @@ def single_precision() -> str:
 def against_neural_tangents() -> str:
     """Worst differences from neural-tangents' matrices, the nearly equal pair of points apart."""
     reference = json.loads((REFERENCE / "neural_tangents_reference.json").read_text())
-    activations = {"relu": ReLU(), "leaky_relu": LeakyReLU(0.25), "abs": Abs(), "erf": Erf(), "gelu": GELU()}
+    activations = {
+        "relu": ReLU(),
+        "leaky_relu": LeakyReLU(0.25),
+        "abs": Abs(),
+        "erf": Erf(),
+        "gelu": GELU(),
+    }
     X = np.array(reference["points"])
     close = np.zeros((len(X), len(X)), dtype=bool)
     close[0, 5] = close[5, 0] = True
     rows = []
     for case in reference["cases"]:
-        row = [case["activation"], str(case["depth"]), f"{case['weight_var']:g}", f"{case['bias_var']:g}"]
+        row = [
+            case["activation"],
+            str(case["depth"]),
+            f"{case['weight_var']:g}",
+            f"{case['bias_var']:g}",
+        ]
         for kind in ("nngp", "ntk"):
             layers = [activations[case["activation"]]] * case["depth"]
-            found, expected = NetworkKernel(layers, case["weight_var"], case["bias_var"], kind)(X), np.array(case[kind])
-            error = np.abs(found - expected) / np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+            found, expected = (
+                NetworkKernel(layers, case["weight_var"], case["bias_var"], kind)(X),
+                np.array(case[kind]),
+            )
+            error = np.abs(found - expected) / np.sqrt(
+                np.outer(np.diag(expected), np.diag(expected))
+            )
             row += [digits(error[~close].max()), digits(error[close].max())]
         rows.append(row)
-    return markdown(["activation", "depth", "weight_var", "bias_var", "nngp", "nngp, close pair", "ntk", "ntk, close pair"], rows)
+    return markdown(
+        [
+            "activation",
+            "depth",
+            "weight_var",
+            "bias_var",
+            "nngp",
+            "nngp, close pair",
+            "ntk",
+            "ntk, close pair",
+        ],
+        rows,
+    )
 
 
 def calibration() -> str:
     """Scores of probabilities on held-out rows."""
     rows = [
-        [name, method, f"{found.accuracy:.3f}", f"{found.log_loss:.3f}", f"{found.calibration_error:.3f}"]
+        [
+            name,
+            method,
+            f"{found.accuracy:.3f}",
+            f"{found.log_loss:.3f}",
+            f"{found.calibration_error:.3f}",
+        ]
         for name, methods in measurements.calibration().items()
         for method, found in methods.items()
     ]
@@ -137,7 +213,13 @@ def ordered() -> str:
     for row in measurements.ordered_phase():
         if row.depth in (1, 5, 9, 11, 13, 15, 17, 21, 100):
             accuracies = (row.plain, row.plain_in_distances, row.scaled, row.found)
-            rows.append([str(row.depth), f"{row.distance:.0e}", *(f"{accuracy:.3f}" for accuracy in accuracies)])
+            rows.append(
+                [
+                    str(row.depth),
+                    f"{row.distance:.0e}",
+                    *(f"{accuracy:.3f}" for accuracy in accuracies),
+                ]
+            )
     return markdown(
         [
             "depth",
@@ -152,7 +234,9 @@ def ordered() -> str:
 
 
 def benchmark(name: str, command: str) -> str:
-    """A benchmark's result as a part of a page: without its title, other headings one lower; or that there is none yet."""
+    """A benchmark's result as a part of a page: without its title, other headings one lower; or
+    that there is none yet.
+    """
     path = HERE.parent / "benchmarks" / "results" / f"{name}.md"
     if not path.exists():
         return f"*Not run yet: `{command}` writes `benchmarks/results/{name}.md`.*\n"

@@ -1,4 +1,6 @@
-"""What several figures and tables of the documentation show, measured once: scikit-learn's bundled sets, nothing downloaded."""
+"""What several figures and tables of the documentation show, measured once: scikit-learn's bundled
+sets, nothing downloaded.
+"""
 
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +17,8 @@ from mnngp.kernels.matrix import distances
 
 BINS = 15
 SPLITS = 3
-SETS = {"digits": (load_digits, 300), "breast cancer": (load_breast_cancer, 150)}  # and how many rows are learnt from
+# and how many rows are learnt from
+SETS = {"digits": (load_digits, 300), "breast cancer": (load_breast_cancer, 150)}
 DEPTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 17, 21, 30, 50, 75, 100)
 ORDERED = {"rank": 2, "weight_var": 0.1, "bias_var": 0.34}
 PAPER_NOISE = 1e-10
@@ -23,7 +26,9 @@ PAPER_NOISE = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Probabilities:
-    """What one method said of held-out rows: confidence in its most probable label, whether that was right, and scores."""
+    """What one method said of held-out rows: confidence in its most probable label, whether that
+    was right, and scores.
+    """
 
     confidence: np.ndarray
     right: np.ndarray
@@ -41,23 +46,38 @@ class Probabilities:
 
     @property
     def calibration_error(self) -> float:
-        """The expected calibration error: mean distance of confidence and accuracy over the bins."""
-        gaps = [abs(np.sum(self.right[self.bins == k] - self.confidence[self.bins == k])) for k in range(BINS)]
+        """The expected calibration error: mean distance of confidence and accuracy over the
+        bins.
+        """
+        gaps = [
+            abs(np.sum(self.right[self.bins == k] - self.confidence[self.bins == k]))
+            for k in range(BINS)
+        ]
         return float(np.sum(gaps) / len(self.right))
 
 
 def of_probabilities(probability: np.ndarray, label: np.ndarray) -> Probabilities:
-    """Scores of probabilities; a forest says zero at times, so the log loss is cut off at 1e-6 as in the benchmark."""
+    """Scores of probabilities; a forest says zero at times, so the log loss is cut off at 1e-6 as
+    in the benchmark.
+    """
     given = np.maximum(probability[np.arange(len(label)), label], 1e-6)
-    return Probabilities(probability.max(axis=1), probability.argmax(axis=1) == label, -float(np.mean(np.log(given))))
+    return Probabilities(
+        probability.max(axis=1), probability.argmax(axis=1) == label, -float(np.mean(np.log(given)))
+    )
 
 
-def softmax_of_means(model: MaxoutGPClassifier, X: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """What one would do without calibration: the classifier's own posterior means, exponentiated."""
+def softmax_of_means(
+    model: MaxoutGPClassifier, X: np.ndarray, y: np.ndarray, new: np.ndarray
+) -> np.ndarray:
+    """What one would do without calibration: the classifier's own posterior means,
+    exponentiated.
+    """
     scaler = StandardScaler().fit(X)
     targets = np.eye(y.max() + 1)[y] - 0.1
     offset = targets.mean(axis=0)
-    posterior = Posterior(model.kernel_, scaler.transform(X), targets - offset, model.noise_var_, model.signal_var_)
+    posterior = Posterior(
+        model.kernel_, scaler.transform(X), targets - offset, model.noise_var_, model.signal_var_
+    )
     odds = np.exp(posterior.mean(scaler.transform(new)) + offset)
     return odds / odds.sum(axis=1, keepdims=True)
 
@@ -68,10 +88,16 @@ def calibration() -> dict[str, dict[str, Probabilities]]:
     results: dict[str, dict[str, Probabilities]] = {}
     for name, (load, count) in SETS.items():
         X, y = load(return_X_y=True)
-        found: dict[str, list[np.ndarray]] = {"predict_proba": [], "softmax of the mean": [], "random forest, 500 trees": []}
+        found: dict[str, list[np.ndarray]] = {
+            "predict_proba": [],
+            "softmax of the mean": [],
+            "random forest, 500 trees": [],
+        }
         labels = []
         for seed in range(SPLITS):
-            train, test, train_y, test_y = train_test_split(X, y, train_size=count, stratify=y, random_state=seed)
+            train, test, train_y, test_y = train_test_split(
+                X, y, train_size=count, stratify=y, random_state=seed
+            )
             model = MaxoutGPClassifier(random_state=0).fit(train, train_y)
             forest = RandomForestClassifier(500, random_state=seed).fit(train, train_y)
             probabilities = (
@@ -82,7 +108,10 @@ def calibration() -> dict[str, dict[str, Probabilities]]:
             for method, probability in zip(found, probabilities, strict=True):
                 found[method].append(probability)
             labels.append(test_y)
-        results[name] = {method: of_probabilities(np.concatenate(parts), np.concatenate(labels)) for method, parts in found.items()}
+        results[name] = {
+            method: of_probabilities(np.concatenate(parts), np.concatenate(labels))
+            for method, parts in found.items()
+        }
     return results
 
 
@@ -99,8 +128,12 @@ class Ordered:
     found: float  # the distance form with that signal variance: what the classifier does by itself
 
 
-def plain_accuracy(data: demo.Digits, depth: int, signal: float, offset: np.ndarray | float) -> tuple[float, float]:
-    """A Cholesky factor of signal · K + noise; the noise is the paper's, and ten times more whenever that fails."""
+def plain_accuracy(
+    data: demo.Digits, depth: int, signal: float, offset: np.ndarray | float
+) -> tuple[float, float]:
+    """A Cholesky factor of signal · K + noise; the noise is the paper's, and ten times more
+    whenever that fails.
+    """
     kernel, noise = MaxoutKernel(depth, **ORDERED), PAPER_NOISE
     K = signal * kernel(data.train)
     while True:
@@ -121,8 +154,17 @@ def ordered_phase() -> list[Ordered]:
     for depth in DEPTHS:
         kernel = MaxoutKernel(depth, **ORDERED)
         u = distances(kernel._network(), kernel._points(data.train, None)[0])
-        given = {"depth": depth, **ORDERED, "kind": "nngp", "noise_var": PAPER_NOISE, "normalize": "sphere"}
-        same, found = (MaxoutGPClassifier(**given, signal_var=signal).fit(data.train, data.train_labels) for signal in (1.0, None))
+        given = {
+            "depth": depth,
+            **ORDERED,
+            "kind": "nngp",
+            "noise_var": PAPER_NOISE,
+            "normalize": "sphere",
+        }
+        same, found = (
+            MaxoutGPClassifier(**given, signal_var=signal).fit(data.train, data.train_labels)
+            for signal in (1.0, None)
+        )
         scaled, noise = plain_accuracy(data, depth, found.signal_var_, data.targets.mean(axis=0))
         rows.append(
             Ordered(

@@ -1,6 +1,8 @@
-"""A real Chromium, without a window, spoken to over a pipe: the DevTools protocol needs neither a port nor a client library.
+"""A real Chromium, without a window, spoken to over a pipe: the DevTools protocol needs neither a
+port nor a client library.
 
-Chromium reads commands from file descriptor 3 and answers on 4, JSON with a zero byte after each message.
+Chromium reads commands from file descriptor 3 and answers on 4, JSON with a zero byte after each
+message.
 """
 
 import base64
@@ -12,8 +14,11 @@ import subprocess
 import tempfile
 import time
 
-PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-START = 'exec "$@" 3<&"$COMMANDS" 4>&"$ANSWERS"'  # the shell puts the pipe where Chromium looks for it
+PROGRAM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+# the shell puts the pipe where Chromium looks for it
+START = 'exec "$@" 3<&"$COMMANDS" 4>&"$ANSWERS"'
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -36,14 +41,28 @@ class Browser:
     """A context: one process, one page at a time."""
 
     def __enter__(self):
-        self.profile = tempfile.TemporaryDirectory(prefix="mnngp-chromium-", ignore_cleanup_errors=True)
+        self.profile = tempfile.TemporaryDirectory(
+            prefix="mnngp-chromium-", ignore_cleanup_errors=True
+        )
         their_input, self.write_end = os.pipe()
         self.read_end, their_output = os.pipe()
-        command = [PROGRAM, *FLAGS, *QUIET, f"--user-data-dir={self.profile.name}", "--remote-debugging-pipe", "about:blank"]
+        command = [
+            PROGRAM,
+            *FLAGS,
+            *QUIET,
+            f"--user-data-dir={self.profile.name}",
+            "--remote-debugging-pipe",
+            "about:blank",
+        ]
         self.process = subprocess.Popen(
             ["bash", "-c", START, "bash", *command],
             pass_fds=(their_input, their_output),
-            env={**os.environ, "COMMANDS": str(their_input), "ANSWERS": str(their_output), "HOME": self.profile.name},
+            env={
+                **os.environ,
+                "COMMANDS": str(their_input),
+                "ANSWERS": str(their_output),
+                "HOME": self.profile.name,
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -65,7 +84,9 @@ class Browser:
 
     def _message(self, deadline):
         while b"\0" not in self.pending:
-            ready, _, _ = select.select([self.read_end], [], [], max(0.0, deadline - time.monotonic()))
+            ready, _, _ = select.select(
+                [self.read_end], [], [], max(0.0, deadline - time.monotonic())
+            )
             if not ready:
                 raise TimeoutError("Chromium does not answer")
             if not (data := os.read(self.read_end, 1 << 20)):
@@ -91,16 +112,32 @@ class Browser:
             self.events.append(message)
 
     def open(self, url, *, width=1440, height=900, dark=False, scripts=True):
-        """Load a page in a new tab, and wait until its figures are drawn (or, without scripts, until it is loaded)."""
-        before, self.target = self.target, self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
+        """Load a page in a new tab, and wait until its figures are drawn (or, without scripts,
+        until it is loaded).
+        """
+        before, self.target = (
+            self.target,
+            self.call("Target.createTarget", url="about:blank")["targetId"],
+        )
+        self.session = self.call("Target.attachToTarget", targetId=self.target, flatten=True)[
+            "sessionId"
+        ]
         if before:
             self.call("Target.closeTarget", targetId=before)
         self.events = []
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
         if not scripts:
             self.call("Emulation.setScriptExecutionDisabled", value=True)
         self.call("Page.navigate", url=url)
@@ -115,7 +152,9 @@ class Browser:
 
     def value(self, expression):
         """What a JavaScript expression is in the page."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"])[:2000])
         return answer["result"].get("value")
@@ -130,7 +169,11 @@ class Browser:
         found = []
         for event in self.events:
             method, detail = event.get("method"), event.get("params", {})
-            console = method == "Runtime.consoleAPICalled" and detail["type"] in ("error", "warning", "assert")
+            console = method == "Runtime.consoleAPICalled" and detail["type"] in (
+                "error",
+                "warning",
+                "assert",
+            )
             if console or method in ("Runtime.exceptionThrown", "Log.entryAdded"):
                 found.append(json.dumps(detail)[:1000])
         return found
@@ -138,16 +181,24 @@ class Browser:
     def requests(self):
         """The addresses that were asked for, but for what is in the page itself."""
         self.value("1")
-        urls = [event["params"]["request"]["url"] for event in self.events if event.get("method") == "Network.requestWillBeSent"]
+        urls = [
+            event["params"]["request"]["url"]
+            for event in self.events
+            if event.get("method") == "Network.requestWillBeSent"
+        ]
         return [url for url in urls if not url.startswith(("data:", "blob:"))]
 
     def picture(self, path, *, whole=True):
         """Write a PNG of the page."""
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **self._clip(whole))["data"]
+        data = self.call(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=whole, **self._clip(whole)
+        )["data"]
         path.write_bytes(base64.b64decode(data))
 
     def _clip(self, whole):
         if not whole:
             return {}
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
+        return {
+            "clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        }

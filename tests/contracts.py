@@ -1,4 +1,6 @@
-"""What every activation and every kernel must satisfy, whatever it computes. Given only an instance."""
+"""What every activation and every kernel must satisfy, whatever it computes. Given only an
+instance.
+"""
 
 import pickle
 
@@ -10,7 +12,9 @@ from mnngp.errors import InputError
 
 
 def check_activation(activation, *, slope_tolerance=1e-8, exact=True):
-    """The contract of an activation; ``exact`` is false for the paper's table, which interpolates."""
+    """The contract of an activation; ``exact`` is false for the paper's table, which
+    interpolates.
+    """
     rho = np.concatenate([np.linspace(-1.0, 1.0, 201), [1.0 - 1e-12, -1.0 + 1e-12]])
     moment = activation.moment(rho)
     assert moment.shape == rho.shape
@@ -18,14 +22,22 @@ def check_activation(activation, *, slope_tolerance=1e-8, exact=True):
     assert np.isfinite(moment).all()
     assert np.isfinite(activation.derivative(rho)).all()
 
-    # moment(1) is the second moment, moment(0) the squared mean; Cauchy and Schwarz hold in between.
+    # moment(1) is the second moment, moment(0) the squared mean; Cauchy and Schwarz hold in
+    # between.
     assert activation.moment(1.0) == pytest.approx(activation.second_moment, rel=1e-14)
     assert activation.moment(0.0) == pytest.approx(activation.mean**2, abs=1e-13)
-    assert activation.critical_weight_var == pytest.approx(1.0 / activation.second_moment, rel=1e-15)
+    assert activation.critical_weight_var == pytest.approx(
+        1.0 / activation.second_moment, rel=1e-15
+    )
     assert np.all(np.abs(moment) <= activation.second_moment * (1.0 + 1e-13))
 
-    # deficit is moment(1) - moment(ρ), and keeps its relative accuracy where that difference has none.
-    np.testing.assert_allclose(activation.deficit(rho), activation.second_moment - moment, atol=2e-14 * activation.second_moment)
+    # deficit is moment(1) - moment(ρ), and keeps its relative accuracy where that difference has
+    # none.
+    np.testing.assert_allclose(
+        activation.deficit(rho),
+        activation.second_moment - moment,
+        atol=2e-14 * activation.second_moment,
+    )
     if exact:
         gap = 2.0**-33  # 1 - gap is exact
         slope = (activation.derivative(1.0) + activation.derivative(1.0 - gap)) / 2.0
@@ -39,15 +51,19 @@ def check_activation(activation, *, slope_tolerance=1e-8, exact=True):
     if exact:
         np.testing.assert_allclose(activation.derivative(inside), central, atol=slope_tolerance)
 
-    # F(ρ) is a covariance: on the correlations of any points it makes a positive semi-definite matrix.
+    # F(ρ) is a covariance: on the correlations of any points it makes a positive semi-definite
+    # matrix.
     points = np.random.default_rng(1).normal(size=(25, 4))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     cosines = np.clip(points @ points.T, -1.0, 1.0)
     np.fill_diagonal(cosines, 1.0)
     if exact:
-        assert np.linalg.eigvalsh(activation.moment(cosines)).min() > -1e-12 * activation.second_moment
+        assert (
+            np.linalg.eigvalsh(activation.moment(cosines)).min() > -1e-12 * activation.second_moment
+        )
 
-    # Numbers give numbers, arrays of any shape their shape; values and types are kept from changing.
+    # Numbers give numbers, arrays of any shape their shape; values and types are kept from
+    # changing.
     assert isinstance(activation.moment(0.5), float)
     assert activation.moment(np.zeros((2, 3))).shape == (2, 3)
     assert activation.moment([0, 1]).shape == (2,)
@@ -98,7 +114,8 @@ def check_kernel(kernel, *, tolerance=1e-12, features=5):
     np.testing.assert_allclose(np.exp(log_scale) * normal.astype(np.float64), cross, **close)
     assert 0.25 <= np.abs(kernel.normalized(X)[0]).max() <= 4.0
 
-    # The gradient is that of the same matrix, in log variances, and finite for equal, opposite and zero points.
+    # The gradient is that of the same matrix, in log variances, and finite for equal, opposite and
+    # zero points.
     with_gradient, gradient = kernel(X, eval_gradient=True)
     np.testing.assert_allclose(with_gradient, square, **close)
     assert gradient.shape == (31, 31, len(kernel.theta))

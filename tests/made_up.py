@@ -47,14 +47,26 @@ def result(**changes):
 def failure(error, **changes):
     """One failed cell."""
     nothing = dict.fromkeys(
-        ("validation_accuracy", "validation_log_loss", "test_accuracy", "test_log_loss", "noise_var", "attempts"), None
+        (
+            "validation_accuracy",
+            "validation_log_loss",
+            "test_accuracy",
+            "test_log_loss",
+            "noise_var",
+            "attempts",
+        ),
+        None,
     )
     return result(status="failed", error=error, **nothing | changes)
 
 
 def level(dataset, n_train):
     """About what the paper reports at this size."""
-    return 1.0 - 0.23 * (100.0 / n_train) ** 0.46 if dataset != "cifar10" else 0.25 + 0.055 * math.log(n_train / 100.0)
+    return (
+        1.0 - 0.23 * (100.0 / n_train) ** 0.46
+        if dataset != "cifar10"
+        else 0.25 + 0.055 * math.log(n_train / 100.0)
+    )
 
 
 def grid(
@@ -71,7 +83,9 @@ def grid(
     seed=0,
     **changes,
 ):
-    """All cells of a grid, with accuracies that vary over it as real ones do: poor where a network is too ordered or chaotic."""
+    """All cells of a grid, with accuracies that vary over it as real ones do: poor where a network
+    is too ordered or chaotic.
+    """
     rng = np.random.default_rng(seed)
     for n_train in sizes:
         luck = 0.02 * (100.0 / n_train) ** 0.5 * rng.normal(size=repeats)
@@ -82,7 +96,11 @@ def grid(
                     for bias in biases:
                         for weight in weights:
                             distance = math.log(weight / critical) - 0.12 * bias
-                            loss = 0.008 * depth**0.5 * (max(-distance, 0.0) ** 1.5 + 0.15 * max(distance, 0.0))
+                            loss = (
+                                0.008
+                                * depth**0.5
+                                * (max(-distance, 0.0) ** 1.5 + 0.15 * max(distance, 0.0))
+                            )
                             accuracy = level(dataset, n_train) - min(0.6, loss)
                             hard = depth > 15 and distance < -1.5
                             for repeat in range(repeats):
@@ -105,7 +123,9 @@ def grid(
                                     noise_var=1e-7 if hard else 1e-10,
                                     attempts=4 if hard else 1,
                                     seconds=round(
-                                        (1e-9 * n_train**2.3 + 2e-8 * n_train**1.7 * depth**0.5) * rng.uniform(0.9, 1.3), 5
+                                        (1e-9 * n_train**2.3 + 2e-8 * n_train**1.7 * depth**0.5)
+                                        * rng.uniform(0.9, 1.3),
+                                        5,
                                     ),
                                     **changes,
                                 )
@@ -117,7 +137,8 @@ def stored(path, results, *, title="Made up", repeats=None, **data):
     families = {}
     for one in results:
         grid = families.setdefault(
-            (one.activation, one.kind), {name: set() for name in ("rank", "depth", "weight_var", "bias_var", "train")}
+            (one.activation, one.kind),
+            {name: set() for name in ("rank", "depth", "weight_var", "bias_var", "train")},
         )
         for name in ("rank", "depth", "weight_var", "bias_var"):
             grid[name].add(getattr(one, name))
@@ -152,7 +173,9 @@ def sealed(path):
     for number, *row in connection.execute("SELECT rowid, name, value FROM run").fetchall():
         connection.execute("UPDATE run SET checksum = ? WHERE rowid = ?", (_checksum(row), number))
     for number, *row, _ in connection.execute("SELECT * FROM cell").fetchall():
-        connection.execute("UPDATE cell SET checksum = ? WHERE number = ?", (_checksum(row), number))
+        connection.execute(
+            "UPDATE cell SET checksum = ? WHERE number = ?", (_checksum(row), number)
+        )
     rows = connection.execute("SELECT checksum FROM cell").fetchall()
     connection.execute("UPDATE total SET cells = ?, checksum = ?", (len(rows), _sum(rows)))
     connection.close()
@@ -161,4 +184,6 @@ def sealed(path):
 def key(one):
     """The name of a result's cell."""
     split = Split(one.n_train, one.repeat)
-    return Group(split, one.activation, one.rank, one.kind, one.weight_var, one.bias_var, (one.depth,)).key(one.depth)
+    return Group(
+        split, one.activation, one.rank, one.kind, one.weight_var, one.bias_var, (one.depth,)
+    ).key(one.depth)

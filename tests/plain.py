@@ -1,4 +1,5 @@
-"""The recursion of the theorem, written as plainly as can be: the tests' own, for comparison with the fused one.
+"""The recursion of the theorem, written as plainly as can be: the tests' own, for comparison with
+the fused one.
 
 ``C⁰ = b + w <x, x'>/d``, ``C^{l+1} = b + w E[φ φ']``, ``Θ^{l+1} = C^{l+1} + w E[φ' φ'] Θ^l``.
 """
@@ -36,13 +37,17 @@ def moments(activation, v, rho):
     moment, slope = np.empty_like(rho), np.empty_like(rho)
     for i in range(len(v)):
         left = first[i]
-        moment[i] = (grid * activation.function(left) * activation.function(second[i])).sum(axis=(1, 2))
+        moment[i] = (grid * activation.function(left) * activation.function(second[i])).sum(
+            axis=(1, 2)
+        )
         slope[i] = (grid * activation.slope(left) * activation.slope(second[i])).sum(axis=(1, 2))
     return moment, slope
 
 
 def printed_recursion(activation, X, *, depth, weight_var, bias_var):
-    """Eq. (20) (label 18) as the paper prints it: the affine map stands twice in each layer from the second on."""
+    """Eq. (20) (label 18) as the paper prints it: the affine map stands twice in each layer from
+    the second on.
+    """
     K = X @ X.T / X.shape[1]
     for _ in range(depth):
         C = bias_var + weight_var * K

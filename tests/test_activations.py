@@ -28,7 +28,9 @@ ACTIVATIONS = [
     GELU(),
 ]
 REFERENCE, TANH_REFERENCE = (
-    json.loads((Path(__file__).parent / "reference" / f"{name}_reference.json").read_text())["values"]
+    json.loads((Path(__file__).parent / "reference" / f"{name}_reference.json").read_text())[
+        "values"
+    ]
     for name in ("maxout", "tanh")
 )
 RHO = np.linspace(-1.0, 1.0, 1001)
@@ -44,7 +46,7 @@ def test_contract_of_the_papers_table():
     check_activation(TabulatedMaxout(4, n_grid=201, n_rho=41), exact=False)
 
 
-# --- maxout against closed forms --------------------------------------------------------------------------------------
+# --- maxout against closed forms ------------------------------------------------------------------
 
 
 def test_rank_one_is_linear():
@@ -54,7 +56,9 @@ def test_rank_one_is_linear():
 
 def test_rank_two_is_the_arc_cosine_kernel():
     # Measured worst: 1.0e-15 for both.
-    np.testing.assert_allclose(Maxout(2).moment(RHO), (np.sin(THETA) + (np.pi - THETA) * RHO) / np.pi, atol=5e-15)
+    np.testing.assert_allclose(
+        Maxout(2).moment(RHO), (np.sin(THETA) + (np.pi - THETA) * RHO) / np.pi, atol=5e-15
+    )
     np.testing.assert_allclose(Maxout(2).derivative(RHO), 1.0 - THETA / np.pi, atol=5e-15)
 
 
@@ -77,7 +81,9 @@ def test_anchors(rank):
     density = np.exp(-x * x / 2.0) / np.sqrt(2.0 * np.pi) / 64.0
     if rank > 3:  # (Φ(x) - Φ(y))^(q-2) is smooth across the diagonal only from there on
         between = np.clip(ndtr(x)[:, None] - ndtr(x), 0.0, 1.0) ** (rank - 2)
-        direct = -rank * (rank - 1) * (np.tril(between, -1) * np.outer(x * density, x * density)).sum()
+        direct = (
+            -rank * (rank - 1) * (np.tril(between, -1) * np.outer(x * density, x * density)).sum()
+        )
         assert unit.moment(-1.0) == pytest.approx(direct, abs=1e-5)
     assert unit.moment(-1.0) >= -1e-14  # so no correlation after the first layer is negative
 
@@ -88,7 +94,7 @@ def test_published_critical_weight_variances():
         assert Maxout(rank).critical_weight_var == pytest.approx(value, abs=6e-6)
 
 
-# --- maxout against high-precision values -----------------------------------------------------------------------------
+# --- maxout against high-precision values ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("rank", sorted(map(int, REFERENCE)))
@@ -103,14 +109,22 @@ def test_against_high_precision_reference(rank):
 
 
 def test_stated_error_holds_between_the_nodes():
-    """The series against the quadrature itself on a much finer grid, all over [-1, 1]; all ranks share that grid."""
+    """The series against the quadrature itself on a much finer grid, all over [-1, 1]; all ranks
+    share that grid.
+    """
     from mnngp.activations.maxout import both_below
 
     ranks, theta = (2, 3, 4, 8, 16, 17, 64, 100, 256), np.linspace(0.0, np.pi, 83)
-    direct = np.array([[rank * (below ** (rank - 1) @ weight) for rank in ranks] for below, weight in both_below(theta, 301)])
+    direct = np.array(
+        [
+            [rank * (below ** (rank - 1) @ weight) for rank in ranks]
+            for below, weight in both_below(theta, 301)
+        ]
+    )
     for rank, values in zip(ranks, direct.T, strict=True):
         worst = np.abs(Maxout(rank).derivative(np.cos(theta)) - values).max()
-        assert worst <= Maxout(rank).error + 1e-14 + 1e-16 * rank, rank  # the finer sum has its own rounding
+        # the finer sum has its own rounding
+        assert worst <= Maxout(rank).error + 1e-14 + 1e-16 * rank, rank
         assert Maxout(rank).error <= (1e-13 if rank <= 16 else 1e-12)
 
 
@@ -123,11 +137,14 @@ def test_monte_carlo():
             second = rho * first + np.sqrt(1.0 - rho**2) * rng.normal(size=(count, rank))
             product = first.max(axis=1) * second.max(axis=1)
             same = first.argmax(axis=1) == second.argmax(axis=1)
-            for sample, value in ((product, Maxout(rank).moment(rho)), (same, Maxout(rank).derivative(rho))):
+            for sample, value in (
+                (product, Maxout(rank).moment(rho)),
+                (same, Maxout(rank).derivative(rho)),
+            ):
                 assert abs(sample.mean() - value) < 4.5 * sample.std() / np.sqrt(count)
 
 
-# --- the other activations --------------------------------------------------------------------------------------------
+# --- the other activations ------------------------------------------------------------------------
 
 
 def test_homogeneous_closed_forms():
@@ -136,63 +153,95 @@ def test_homogeneous_closed_forms():
     np.testing.assert_allclose(Abs().moment(RHO), 4.0 * relu - RHO, atol=5e-15)
     slope = 0.3  # max(z, 0) - slope · max(-z, 0)
     mirrored = (np.sin(THETA) - THETA * RHO) / (2.0 * np.pi)  # E[max(z, 0) max(-z', 0)]
-    np.testing.assert_allclose(LeakyReLU(slope).moment(RHO), (1.0 + slope**2) * relu - 2.0 * slope * mirrored, atol=5e-15)
+    np.testing.assert_allclose(
+        LeakyReLU(slope).moment(RHO), (1.0 + slope**2) * relu - 2.0 * slope * mirrored, atol=5e-15
+    )
     assert ReLU().critical_weight_var == 2.0
 
 
 def test_erf_closed_form():
     """Williams (1997): E[erf(z) erf(z')] = 2/π arcsin(2ρ/3) at unit variance."""
-    np.testing.assert_allclose(Erf().moment(RHO), 2.0 / np.pi * np.arcsin(2.0 * RHO / 3.0), atol=1e-15)
+    np.testing.assert_allclose(
+        Erf().moment(RHO), 2.0 / np.pi * np.arcsin(2.0 * RHO / 3.0), atol=1e-15
+    )
     slope = 4.0 / np.pi / np.sqrt(9.0 - 4.0 * RHO**2)
     np.testing.assert_allclose(Erf().derivative(RHO), slope, atol=2e-14)
 
 
-# --- at any variance --------------------------------------------------------------------------------------------------
+# --- at any variance ------------------------------------------------------------------------------
 
 
 def one_layer(activation, v, w, u):
-    """``(1 - κ)/2``, ``E[φφ']`` and ``E[φ'φ']`` by the compiled step, κ the correlation behind the layer; no bias, weight one."""
+    """``(1 - κ)/2``, ``E[φφ']`` and ``E[φ'φ']`` by the compiled step, κ the correlation behind the
+    layer; no bias, weight one.
+    """
     double = np.dtype(float)
     points = inputs(np.array([v, w]))
     steps = list(walk(points, [Layer(activation, 1.0, 0.0)]))
     distance, tangent = np.array([float(u)]), np.ones(1)
     table = tables(steps, slice(None), double)
-    advance(pack(steps, double, order=1), table, table, 0, 1, True, distance, tangent, *np.empty((5, 1)))
+    advance(
+        pack(steps, double, order=1), table, table, 0, 1, True, distance, tangent, *np.empty((5, 1))
+    )
     scale, correlation = float(np.sqrt(points.variance).prod()), 1.0 - 2.0 * distance[0]
-    return distance[0], scale * correlation, scale * (tangent[0] - correlation) / np.sqrt(v) / np.sqrt(w)
+    return (
+        distance[0],
+        scale * correlation,
+        scale * (tangent[0] - correlation) / np.sqrt(v) / np.sqrt(w),
+    )
 
 
 def closed_form(activation, v, w, u):
-    """``E[φφ']`` and ``E[φ'φ']``: Williams (1997) for erf, and what Stein's lemma makes of z Φ(z) for GELU."""
+    """``E[φφ']`` and ``E[φ'φ']``: Williams (1997) for erf, and what Stein's lemma makes of z Φ(z)
+    for GELU.
+    """
     v, w, u = map(mpmath.mpf, (v, w, u))
     c = (1 - 2 * u) * mpmath.sqrt(v * w)
     if activation == Erf():
         a = (1 + 2 * v) * (1 + 2 * w)
-        return 2 / mpmath.pi * mpmath.asin(2 * c / mpmath.sqrt(a)), 4 / mpmath.pi / mpmath.sqrt(a - 4 * c**2)
+        return 2 / mpmath.pi * mpmath.asin(2 * c / mpmath.sqrt(a)), 4 / mpmath.pi / mpmath.sqrt(
+            a - 4 * c**2
+        )
     a = (1 + v) * (1 + w)
-    root, arcsine, even = mpmath.sqrt(a - c**2), mpmath.asin(c / mpmath.sqrt(a)), v * w + c**2 * (1 - v * w) / a
+    root, arcsine, even = (
+        mpmath.sqrt(a - c**2),
+        mpmath.asin(c / mpmath.sqrt(a)),
+        v * w + c**2 * (1 - v * w) / a,
+    )
     slope = arcsine + c * (1 + 2 * (1 - v * w) / a + even / root**2) / root
-    return c / 4 + (c * arcsine + even / root) / (2 * mpmath.pi), mpmath.mpf(1) / 4 + slope / (2 * mpmath.pi)
+    return c / 4 + (c * arcsine + even / root) / (2 * mpmath.pi), mpmath.mpf(1) / 4 + slope / (
+        2 * mpmath.pi
+    )
 
 
 @pytest.mark.parametrize("activation", [Erf(), GELU()], ids=repr)
 def test_closed_forms_at_any_variance(activation):
-    """Measured worst: 2e-15 of √(E φ² E φ'²), and 9e-15 of E[φ'φ'] (of that at |ρ| where ρ < 0: GELU's goes to zero there)."""
+    """Measured worst: 2e-15 of √(E φ² E φ'²), and 9e-15 of E[φ'φ'] (of that at |ρ| where ρ < 0:
+    GELU's goes to zero there).
+    """
     variances = (1e-300, 1e-12, 0.3, 2.0, 40.0, 1e6, 1e30, 1e200)
     distances = (0.0, 1e-60, 1e-16, 1e-6, 0.01, 0.45, 0.5, 0.8, 1.0 - 2.0**-20, 1.0 - 2.0**-40, 1.0)
     for v, w in combinations_with_replacement(variances, 2):
-        with mpmath.workdps(60 + int(np.log10(w) * 2) + (300 if v < 1e-100 else 0) if w > 1.0 else 360):
-            scale = mpmath.sqrt(closed_form(activation, v, v, 0)[0] * closed_form(activation, w, w, 0)[0])
+        with mpmath.workdps(
+            60 + int(np.log10(w) * 2) + (300 if v < 1e-100 else 0) if w > 1.0 else 360
+        ):
+            scale = mpmath.sqrt(
+                closed_form(activation, v, v, 0)[0] * closed_form(activation, w, w, 0)[0]
+            )
             for u in distances:
                 _, moment, slope = one_layer(activation, v, w, u)
                 exact, exact_slope = closed_form(activation, v, w, u)
                 assert abs(moment - exact) <= 1e-14 * scale, (v, w, u)
-                mirrored = exact_slope if u <= 0.5 else closed_form(activation, v, w, 1 - mpmath.mpf(u))[1]
+                mirrored = (
+                    exact_slope if u <= 0.5 else closed_form(activation, v, w, 1 - mpmath.mpf(u))[1]
+                )
                 assert abs(slope - exact_slope) <= 3e-14 * mirrored, (v, w, u)
 
 
 def test_tanh_at_any_variance():
-    """Against Fourier integrals (reference/tanh_reference.py), relative. Measured worst: 8e-15 for both."""
+    """Against Fourier integrals (reference/tanh_reference.py), relative. Measured worst: 8e-15 for
+    both.
+    """
     for row in TANH_REFERENCE:
         for u, sign in ((row["u"], 1.0), (1.0 - row["u"], -1.0)):
             if 0.0 < row["u"] < 1e-16 and sign < 0.0:
@@ -204,7 +253,9 @@ def test_tanh_at_any_variance():
 
 @pytest.mark.parametrize("activation", [Erf(), Tanh(), GELU()], ids=repr)
 def test_variances_and_slopes_are_those_of_the_coefficients(activation):
-    """Three closed forms against the series, whose coefficients and rates are computed apart. Measured worst: 8e-15."""
+    """Three closed forms against the series, whose coefficients and rates are computed apart.
+    Measured worst: 8e-15.
+    """
     for v in (0.0, 1e-300, 1e-8, 0.3, 1.0, 3.0, 100.0, 1e8, 1e30, 1e200):
         at = np.array([v])
         expansion = activation.expansion(v)
@@ -212,15 +263,23 @@ def test_variances_and_slopes_are_those_of_the_coefficients(activation):
         assert activation.variance(at)[0] == pytest.approx(coefficients @ coefficients, rel=3e-14)
         if v > 0.0:
             degrees = expansion.degrees.values
-            assert activation.slope_variance(at)[0] == pytest.approx(degrees @ coefficients**2 / v, rel=3e-14)
-            assert activation.variance_slope(at)[0] == pytest.approx(2.0 * coefficients @ rates / v, rel=3e-14)
-    assert activation.variance_slope(np.zeros(1))[0] == pytest.approx(activation.slope(np.zeros(1))[0] ** 2)
+            assert activation.slope_variance(at)[0] == pytest.approx(
+                degrees @ coefficients**2 / v, rel=3e-14
+            )
+            assert activation.variance_slope(at)[0] == pytest.approx(
+                2.0 * coefficients @ rates / v, rel=3e-14
+            )
+    assert activation.variance_slope(np.zeros(1))[0] == pytest.approx(
+        activation.slope(np.zeros(1))[0] ** 2
+    )
     assert activation.error < 1e-13
 
 
 @pytest.mark.parametrize("odd", [True, False])
 def test_few_degrees_stand_for_all(odd):
-    """``Σ y^k/k`` and its derivative over the odd or the even k, for y from 0 to 1 - 2^-46. Measured worst: 7e-15, relative."""
+    """``Σ y^k/k`` and its derivative over the odd or the even k, for y from 0 to 1 - 2^-46.
+    Measured worst: 7e-15, relative.
+    """
     gap = 2.0 ** -np.arange(0.0, 47.0)
     y = 1.0 - gap
     degrees = Degrees.up_to(1e16, odd=odd)
@@ -234,12 +293,18 @@ def test_few_degrees_stand_for_all(odd):
     np.testing.assert_allclose(degrees.slope(squares, y), slope, rtol=2e-14)
     sign = -1.0 if odd else 1.0
     np.testing.assert_allclose(degrees.sum(squares, -y), sign * degrees.sum(squares, y), rtol=1e-15)
-    np.testing.assert_allclose(degrees.slope(squares, -y), -sign * degrees.slope(squares, y), rtol=1e-15)
+    np.testing.assert_allclose(
+        degrees.slope(squares, -y), -sign * degrees.slope(squares, y), rtol=1e-15
+    )
     # Near one the fall is the gap times a slope; away from it the difference of two sums.
     near = np.array([1e-300, 1e-40, 1e-20])
-    np.testing.assert_allclose(degrees.fall(squares, near), near * (degrees.values @ squares), rtol=1e-3)
+    np.testing.assert_allclose(
+        degrees.fall(squares, near), near * (degrees.values @ squares), rtol=1e-3
+    )
     at_one = degrees.sum(squares, np.ones(1))
-    np.testing.assert_allclose(degrees.fall(squares, gap), at_one - degrees.sum(squares, y), rtol=1e-13)
+    np.testing.assert_allclose(
+        degrees.fall(squares, gap), at_one - degrees.sum(squares, y), rtol=1e-13
+    )
 
 
 def test_another_function_is_not_taken_for_the_one_above_it():
@@ -278,11 +343,14 @@ def test_a_series_has_at_most_the_most_terms():
     for v in np.linspace(6.5, 7.0, 40):
         assert Plain().terms(v)[0] <= MOST_TERMS
     X = np.array([[1.0], [0.5]])
-    found, expected = (NetworkKernel([unit], weight_var=[variance, 1.0], bias_var=0.0)(X) for unit in (Plain(), Tanh()))
+    found, expected = (
+        NetworkKernel([unit], weight_var=[variance, 1.0], bias_var=0.0)(X)
+        for unit in (Plain(), Tanh())
+    )
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-# --- any other activation ---------------------------------------------------------------------------------------------
+# --- any other activation -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("activation", [Erf(), Tanh(), GELU()], ids=repr)
@@ -294,7 +362,9 @@ def test_hermite_remainder_is_honest(activation, variance):
     total = activation.variance(np.array([variance]))[0]
     slope_total = variance * activation.slope_variance(np.array([variance]))[0]
     assert abs(squares.sum() - total) <= 1e-13 * total
-    assert abs(np.arange(terms) @ squares - slope_total) <= max(2.0 * remainder, 1e-13) * slope_total
+    assert (
+        abs(np.arange(terms) @ squares - slope_total) <= max(2.0 * remainder, 1e-13) * slope_total
+    )
 
 
 def test_hermite_series_says_when_it_is_not_accurate():
@@ -310,7 +380,7 @@ def test_hermite_series_says_when_it_is_not_accurate():
         Steep().moment(0.5)
 
 
-# --- the paper's table ------------------------------------------------------------------------------------------------
+# --- the paper's table ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rank", [2, 3, 4])
@@ -326,14 +396,18 @@ def test_the_printed_grid_is_too_coarse():
     """Errata: with the printed r_max = 100 the step is 0.4 and F_q even exceeds F_q(1)."""
     from mnngp.activations.table import _grid_moment
 
-    errors = [abs(_grid_moment(4, rho, 501, 100.0) - Maxout(4).moment(rho)) for rho in (0.5, 0.95, 0.998)]
+    errors = [
+        abs(_grid_moment(4, rho, 501, 100.0) - Maxout(4).moment(rho)) for rho in (0.5, 0.95, 0.998)
+    ]
     assert errors[0] < 1e-13
     assert 1e-4 < errors[1] < 1e-3
     assert errors[2] > 2e-2
 
 
 def test_the_printed_sums_are_wrong():
-    """Errata: as printed, eq. (42) and (46) are conditional expectations, and (45) conditions on the wrong events."""
+    """Errata: as printed, eq. (42) and (46) are conditional expectations, and (45) conditions on
+    the wrong events.
+    """
     from scipy.special import ndtr
     from scipy.stats import multivariate_normal
 
@@ -350,26 +424,37 @@ def test_the_printed_sums_are_wrong():
     right_events = single * ndtr((y - rho * x) / root) * ndtr((x - rho * y) / root)
 
     def as_printed(apart):
-        return rank * (x * y * same).sum() / same.sum() + rank * (rank - 1) * (x * y * apart).sum() / apart.sum()
+        return (
+            rank * (x * y * same).sum() / same.sum()
+            + rank * (rank - 1) * (x * y * apart).sum() / apart.sum()
+        )
 
     def corrected(apart):
-        return rank * (x * y * same).sum() / joint.sum() + rank * (rank - 1) * (x * y * apart).sum() / single.sum()
+        return (
+            rank * (x * y * same).sum() / joint.sum()
+            + rank * (rank - 1) * (x * y * apart).sum() / single.sum()
+        )
 
     exact = Maxout(2).moment(0.5)
     assert exact == pytest.approx(0.609, abs=1e-3)
     assert as_printed(wrong_events) == pytest.approx(1.732, abs=1e-3)
-    assert as_printed(right_events) == pytest.approx(2.240, abs=1e-3)  # with only the events corrected
+    # with only the events corrected
+    assert as_printed(right_events) == pytest.approx(2.240, abs=1e-3)
     assert abs(corrected(wrong_events) - exact) > 0.05
     assert corrected(right_events) == pytest.approx(exact, abs=1e-5)
 
 
 def test_the_table_interpolates_linearly():
     table = TabulatedMaxout(3, n_grid=101, n_rho=11)
-    assert table.moment(0.1) == pytest.approx((table.moment(0.0) + table.moment(0.2)) / 2.0, abs=1e-15)
-    assert table.derivative(0.1) == pytest.approx((table.moment(0.2) - table.moment(0.0)) / 0.2, abs=1e-13)
+    assert table.moment(0.1) == pytest.approx(
+        (table.moment(0.0) + table.moment(0.2)) / 2.0, abs=1e-15
+    )
+    assert table.derivative(0.1) == pytest.approx(
+        (table.moment(0.2) - table.moment(0.0)) / 0.2, abs=1e-13
+    )
 
 
-# --- bad input --------------------------------------------------------------------------------------------------------
+# --- bad input ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rank", [0, -1, 2.0, "2", None, True, np.nan, [2]])

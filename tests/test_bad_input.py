@@ -17,7 +17,11 @@ KERNEL = MaxoutKernel(2, 3)
         (np.empty((0, 3)), r"at least one point and one feature, got shape \(0, 3\)"),
         (np.empty((3, 0)), r"at least one point and one feature, got shape \(3, 0\)"),
         ([], "X must have 2 dimensions"),
-        (np.zeros(3), r"2 dimensions \(points, features\), got shape \(3,\); for a single feature use X.reshape"),
+        (
+            np.zeros(3),
+            r"2 dimensions \(points, features\), got shape \(3,\); for a single feature "
+            r"use X.reshape",
+        ),
         (np.zeros((2, 2, 2)), r"got shape \(2, 2, 2\)"),
         (1.0, r"got shape \(\)"),
         (np.eye(2) * 1j, "X must be numeric .* complex128"),
@@ -32,7 +36,13 @@ KERNEL = MaxoutKernel(2, 3)
     ],
 )
 def test_bad_points(bad, message):
-    for call in (KERNEL, KERNEL.diag, KERNEL.normalized, KERNEL.path, lambda X: KERNEL(X, eval_gradient=True)):
+    for call in (
+        KERNEL,
+        KERNEL.diag,
+        KERNEL.normalized,
+        KERNEL.path,
+        lambda X: KERNEL(X, eval_gradient=True),
+    ):
         with pytest.raises(InputError, match=message):
             call(bad)
     if bad is not None:  # Y = None means X
@@ -40,7 +50,10 @@ def test_bad_points(bad, message):
             KERNEL(np.eye(2), bad)
 
 
-@pytest.mark.parametrize("bounds", [(5.0, 1.0), (-1.0, 1.0), (0.0, 1.0), "free", None, (1.0, np.inf), [[1.0, 2.0, 3.0]], 1.0])
+@pytest.mark.parametrize(
+    "bounds",
+    [(5.0, 1.0), (-1.0, 1.0), (0.0, 1.0), "free", None, (1.0, np.inf), [[1.0, 2.0, 3.0]], 1.0],
+)
 def test_bad_bounds(bounds):
     for name in ("weight_var_bounds", "bias_var_bounds"):
         with pytest.raises(InputError, match=f"{name} must be 'fixed' or a pair"):
@@ -73,13 +86,25 @@ def test_depth_and_rank_are_positive_integers(name, value):
 
 def test_lists_of_the_wrong_length():
     for weight_var in ([1.0, 1.0], [1.0] * 4, np.ones((3, 1))):
-        with pytest.raises(InputError, match=r"weight_var must be one number, or 3 numbers for 2 hidden layers"):
+        with pytest.raises(
+            InputError,
+            match=r"weight_var must be one number, or 3 numbers for 2 "
+            r"hidden layers",
+        ):
             MaxoutKernel(2, 3, weight_var=weight_var)
     with pytest.raises(InputError, match=r"weight_var\[1\] must be a finite number"):
         MaxoutKernel(2, 3, weight_var=[1.0, [2.0, 3.0], 4.0])
-    with pytest.raises(InputError, match=r"bias_var\[1\] must be a finite number at least 0 and at most 1e\+200, got -1.0"):
+    with pytest.raises(
+        InputError,
+        match=r"bias_var\[1\] must be a finite number at least 0 and at "
+        r"most 1e\+200, got -1.0",
+    ):
         MaxoutKernel(2, 3, bias_var=[0.1, -1.0, 0.1])
-    with pytest.raises(InputError, match=r"weight_var\[2\] must be a finite number above 0 and at most 1e\+200, got 0.0"):
+    with pytest.raises(
+        InputError,
+        match=r"weight_var\[2\] must be a finite number above 0 and at "
+        r"most 1e\+200, got 0.0",
+    ):
         NetworkKernel([ReLU()] * 2, weight_var=[1.0, 1.0, 0.0])
 
 

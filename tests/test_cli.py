@@ -1,4 +1,6 @@
-"""The command line. Most commands run in this process, where everything is loaded already; some as a user would start them."""
+"""The command line. Most commands run in this process, where everything is loaded already; some as
+a user would start them.
+"""
 
 import contextlib
 import io
@@ -24,9 +26,15 @@ MNNGP = Path(sys.executable).with_name("mnngp")
 
 def run(*arguments, code=0, cwd=None):
     """The command in this process."""
-    stdout, stderr = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    stdout, stderr = (
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2)
+    )
     before, status = sys.argv, 0
-    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr), contextlib.chdir(cwd or "."):
+    with (
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+        contextlib.chdir(cwd or "."),
+    ):
         sys.argv = ["mnngp", *arguments]
         try:
             cli.main()
@@ -45,7 +53,9 @@ def run(*arguments, code=0, cwd=None):
 
 def started(*arguments, code=0, **options):
     """The command as a process of its own."""
-    result = subprocess.run([MNNGP, *arguments], capture_output=True, text=True, check=False, timeout=300, **options)
+    result = subprocess.run(
+        [MNNGP, *arguments], capture_output=True, text=True, check=False, timeout=300, **options
+    )
     assert result.returncode == code, result.stdout + result.stderr
     assert "Traceback" not in result.stderr
     return result
@@ -54,7 +64,9 @@ def started(*arguments, code=0, **options):
 def test_the_command_as_a_process(tmp_path):
     shown = started("--version").stdout
     assert shown.startswith("mnngp 0.")
-    module = subprocess.run([sys.executable, "-m", "mnngp", "--version"], capture_output=True, text=True, check=True)
+    module = subprocess.run(
+        [sys.executable, "-m", "mnngp", "--version"], capture_output=True, text=True, check=True
+    )
     assert module.stdout == shown
     mistake = started("fit", "nothing.csv", "--target", "y", "-o", "m", code=1, cwd=tmp_path)
     assert (mistake.stdout, mistake.stderr) == ("", "error: nothing.csv is not there\n")
@@ -63,7 +75,18 @@ def test_the_command_as_a_process(tmp_path):
 
 def test_help_names_every_command():
     shown = run("--help").stdout
-    for command in ("demo", "phase", "fit", "predict", "data", "sweep", "table", "report", "plan", "converge"):
+    for command in (
+        "demo",
+        "phase",
+        "fit",
+        "predict",
+        "data",
+        "sweep",
+        "table",
+        "report",
+        "plan",
+        "converge",
+    ):
         assert command in shown
         assert "--help" in run(command, "--help").stdout
 
@@ -71,20 +94,41 @@ def test_help_names_every_command():
 def test_phase():
     shown = run("phase", "--rank", "4", "--depth", "30").stdout
     assert "critical weight variance 0.64460863" in shown
-    facts = json.loads(run("phase", "--rank", "3", "--depth", "5", "--weight-var", "0.5", "--bias-var", "0.1", "--json").stdout)
+    facts = json.loads(
+        run(
+            "phase",
+            "--rank",
+            "3",
+            "--depth",
+            "5",
+            "--weight-var",
+            "0.5",
+            "--bias-var",
+            "0.1",
+            "--json",
+        ).stdout
+    )
     assert facts["phase"] == "ordered"
     assert facts["critical_weight_var"] == pytest.approx(0.78390520)
     assert len(facts["variance"]) == 6
-    large = json.loads(run("phase", "--rank", "4", "--weight-var", "1e5", "--depth", "200", "--json").stdout)
+    large = json.loads(
+        run("phase", "--rank", "4", "--weight-var", "1e5", "--depth", "200", "--json").stdout
+    )
     assert large["variance"][-1] is None
 
 
 def test_plan():
-    shown = run("plan", "--n", "1e5", "--features", "784", "--memory", "8GB", "--threads", "8").stdout
+    shown = run(
+        "plan", "--n", "1e5", "--features", "784", "--memory", "8GB", "--threads", "8"
+    ).stdout
     assert "n = 100,000" in shown
     assert "Advised: solver='cg'." in shown  # a factor of 40 GB
     assert "computed anew in every iteration" in shown
-    facts = json.loads(run("plan", "--n", "1e6", "--workers", "64", "--threads", "8", "--memory", "64GB", "--json").stdout)
+    facts = json.loads(
+        run(
+            "plan", "--n", "1e6", "--workers", "64", "--threads", "8", "--memory", "64GB", "--json"
+        ).stdout
+    )
     assert {plan["solver"] for plan in facts["plans"]} == {"dask", "dask-cholesky"}
     assert facts["plans"][0]["seconds"] == pytest.approx(sum(facts["plans"][0]["parts"].values()))
     assert "is not for one machine" in run("plan", "--n", "10", "--solver", "dask", code=1).stderr
@@ -104,9 +148,18 @@ def test_demo(tmp_path):
     page = (tmp_path / "mnngp-demo.html").read_text()
     assert "Nothing chosen by hand" in page
     assert 'src="data:image/png;base64,iVBOR' in page
-    rows = {line.split("│")[1].strip(): line.split("│")[2:-2] for line in shown.splitlines() if line.startswith("│")}
+    rows = {
+        line.split("│")[1].strip(): line.split("│")[2:-2]
+        for line in shown.splitlines()
+        if line.startswith("│")
+    }
     assert rows["ReLU"] == rows["maxout, rank 2"]  # proposition 1
-    assert all(float(value) > 0.97 for name, row in rows.items() if name.startswith(("maxout", "ReLU", "tanh")) for value in row)
+    assert all(
+        float(value) > 0.97
+        for name, row in rows.items()
+        if name.startswith(("maxout", "ReLU", "tanh"))
+        for value in row
+    )
     ours, forest = (float(rows[name][0]) for name in ("MaxoutGPClassifier()", "random forest"))
     assert ours > forest > 0.9
 
@@ -115,15 +168,35 @@ def test_demo(tmp_path):
     ("arguments", "code", "message"),
     [
         (("phase", "--rank", "0"), 2, "Invalid value for '--rank'"),
-        (("phase", "--weight-var", "-1"), 1, "error: weight_var must be a finite number above 0, got -1.0"),
-        (("phase", "--plot", "x.foo"), 1, "error: x.foo must end in .png, .pdf or .svg; nothing else is written here"),
-        (("phase", "--bias-var", "nan"), 1, "error: bias_var must be a finite number at least 0, got nan"),
+        (
+            ("phase", "--weight-var", "-1"),
+            1,
+            "error: weight_var must be a finite number above 0, got -1.0",
+        ),
+        (
+            ("phase", "--plot", "x.foo"),
+            1,
+            "error: x.foo must end in .png, .pdf or .svg; nothing else is written here",
+        ),
+        (
+            ("phase", "--bias-var", "nan"),
+            1,
+            "error: bias_var must be a finite number at least 0, got nan",
+        ),
         (("phase", "--plot", "/nonexistent/folder/x.png"), 1, "does not exist"),
         (("converge", "--plot", "x.jpg"), 1, "error: x.jpg must end in .png, .pdf or .svg"),
         (("demo", "-o", "x.pdf"), 1, "error: x.pdf must end in .html or .htm"),
         (("demo", "-o", "/nonexistent/folder/x.html"), 1, "does not exist"),
-        (("table", "x.sqlite", "-o", "x.pdf"), 1, "error: x.pdf must end in .txt, .csv, .md or .tex"),
-        (("table", "x.sqlite", "-o", "x.csv", "--format", "latex"), 1, "error: x.csv must end in .tex or .txt"),
+        (
+            ("table", "x.sqlite", "-o", "x.pdf"),
+            1,
+            "error: x.pdf must end in .txt, .csv, .md or .tex",
+        ),
+        (
+            ("table", "x.sqlite", "-o", "x.csv", "--format", "latex"),
+            1,
+            "error: x.csv must end in .tex or .txt",
+        ),
         (("table", "x.sqlite", "-o", "x.txt", "--json"), 1, "error: x.txt must end in .json;"),
         (
             ("table", "x.sqlite", "--format", "word"),
@@ -131,8 +204,16 @@ def test_demo(tmp_path):
             "error: format must be one of 'text', 'csv', 'markdown', 'latex', got 'word'",
         ),
         (("report", "x.sqlite", "-o", "x.pdf"), 1, "error: x.pdf must end in .html or .htm"),
-        (("fit", "x.csv", "--target", "y", "-o", "m.csv"), 1, "error: m.csv must end in .mnngp, or have no suffix;"),
-        (("predict", "m", "x.csv", "-o", "x.xlsx"), 1, "error: x.xlsx must end in .csv, .tsv or .parquet; nothing else is written"),
+        (
+            ("fit", "x.csv", "--target", "y", "-o", "m.csv"),
+            1,
+            "error: m.csv must end in .mnngp, or have no suffix;",
+        ),
+        (
+            ("predict", "m", "x.csv", "-o", "x.xlsx"),
+            1,
+            "error: x.xlsx must end in .csv, .tsv or .parquet; nothing else is written",
+        ),
         (("predict", "m", "x.csv", "-o", "x"), 1, "error: x must end in .csv, .tsv or .parquet"),
     ],
 )
@@ -141,18 +222,22 @@ def test_mistakes_end_in_one_line(arguments, code, message):
 
 
 NEEDED = {
-    ("demo",): 'demonstration\'s pictures and report need Matplotlib and Jinja2 and Plotly: pip install "mnngp[experiments]"',
+    ("demo",): "demonstration's pictures and report need Matplotlib and Jinja2 and Plotly: pip "
+    'install "mnngp[experiments]"',
     ("phase", "--plot", "x.png"): 'plots need Matplotlib: pip install "mnngp[experiments]"',
     ("converge", "--plot", "x.png"): 'plots need Matplotlib: pip install "mnngp[experiments]"',
     ("report", "x.sqlite"): 'reports need Jinja2 and Plotly: pip install "mnngp[experiments]"',
-    ("fit", "x.csv", "--target", "y", "-o", "m"): 'tables need polars: pip install "mnngp[experiments]"',
+    ("fit", "x.csv", "--target", "y", "-o", "m"): "tables need polars: pip install "
+    '"mnngp[experiments]"',
     ("predict", "m", "x.csv"): 'tables need polars: pip install "mnngp[experiments]"',
 }
 
 
 @pytest.mark.parametrize("arguments", NEEDED, ids=lambda arguments: arguments[0])
 def test_what_is_not_installed_is_said_before_any_work(arguments, tmp_path):
-    """As after a plain install. Nothing is printed before, so nothing was computed, and no file is left."""
+    """As after a plain install. Nothing is printed before, so nothing was computed, and no file is
+    left.
+    """
     environment = without.environment(tmp_path / "hidden", *without.EXTRAS)
     (tmp_path / "here").mkdir()
     result = started(*arguments, code=1, env=environment, cwd=tmp_path / "here")
@@ -181,14 +266,25 @@ def wine(tmp_path_factory):
     table[::2].write_csv(tmp_path / "train.csv")
     table[1::2].write_csv(tmp_path / "new.csv")
     table[1::2].drop("label").write_parquet(tmp_path / "new.parquet")
-    shown = run("fit", "train.csv", "--target", "label", "-o", "model.mnngp", "--max-trials", "8", cwd=tmp_path).stdout
+    shown = run(
+        "fit",
+        "train.csv",
+        "--target",
+        "label",
+        "-o",
+        "model.mnngp",
+        "--max-trials",
+        "8",
+        cwd=tmp_path,
+    ).stdout
     (tmp_path / "shown.txt").write_text(shown)
     return tmp_path
 
 
 def test_fit_and_predict_labels(wine):
     shown = (wine / "shown.txt").read_text()
-    assert "classification of 'label': 89 rows, 9 features" in shown  # six numbers, one of them with gaps, and two sizes
+    # six numbers, one of them with gaps, and two sizes
+    assert "classification of 'label': 89 rows, 9 features" in shown
     result = run("predict", "model.mnngp", "new.csv", cwd=wine)
     table = pl.read_csv(result.stdout.encode())
     assert table.columns == ["prediction", "P(wine, 0)", "P(wine, 1)", "P(wine, 2)"]
@@ -197,18 +293,36 @@ def test_fit_and_predict_labels(wine):
     accuracy = (table["prediction"] == truth).mean()
     assert accuracy > 0.9
     assert f"accuracy on the 89 rows that have 'label': {accuracy:.4f}" in result.stderr
-    assert run("predict", "model.mnngp", "new.parquet", "-o", "out.csv", cwd=wine).stdout == "89 predictions: out.csv\n"
+    assert (
+        run("predict", "model.mnngp", "new.parquet", "-o", "out.csv", cwd=wine).stdout
+        == "89 predictions: out.csv\n"
+    )
     assert (wine / "out.csv").read_text() == result.stdout
     run("predict", "model.mnngp", "new.csv", "-o", "out.TSV", cwd=wine)
     assert (wine / "out.TSV").read_text().replace("\t", ",") == result.stdout.replace('"', "")
     model = mnngp.load(wine / "model.mnngp")
-    encoder = mnngp.data.Encoder.from_dict({key: model._table[key] for key in model._table if key != "usual_std"})
+    encoder = mnngp.data.Encoder.from_dict(
+        {key: model._table[key] for key in model._table if key != "usual_std"}
+    )
     probability = model.predict_proba(encoder.encode(mnngp.data.tables.read(wine / "new.csv")))
-    np.testing.assert_array_equal(table[:, 1:].to_numpy(), probability)  # to the last bit: CSV has all digits
+    # to the last bit: CSV has all digits
+    np.testing.assert_array_equal(table[:, 1:].to_numpy(), probability)
 
 
 def test_fit_and_predict_numbers(wine):
-    command = ("fit", "train.csv", "--target", "x5", "--drop", "label", "-o", "numbers.mnngp", "--max-trials", "4", "--json")
+    command = (
+        "fit",
+        "train.csv",
+        "--target",
+        "x5",
+        "--drop",
+        "label",
+        "-o",
+        "numbers.mnngp",
+        "--max-trials",
+        "4",
+        "--json",
+    )
     facts = json.loads(run(*command, cwd=wine).stdout)
     assert facts["task"] == "regression"
     assert facts["kernel"].keys() == {"depth", "rank", "weight_var", "bias_var", "kind"}
@@ -217,45 +331,86 @@ def test_fit_and_predict_numbers(wine):
     assert (table["std"] > 0.0).all()
     again = mnngp.load(wine / "numbers.mnngp")
     again.save(wine / "again.mnngp")  # what it knows of the table stays with it
-    assert run("predict", "again.mnngp", "new.csv", cwd=wine).stdout == run("predict", "numbers.mnngp", "new.csv", cwd=wine).stdout
+    assert (
+        run("predict", "again.mnngp", "new.csv", cwd=wine).stdout
+        == run("predict", "numbers.mnngp", "new.csv", cwd=wine).stdout
+    )
 
 
 def test_mistakes_with_tables(wine):
-    assert "did you mean 'label'?" in run("fit", "train.csv", "--target", "lable", "-o", "m", code=1, cwd=wine).stderr
     assert (
-        "folder nowhere does not exist" in run("fit", "train.csv", "--target", "label", "-o", "nowhere/m", code=1, cwd=wine).stderr
+        "did you mean 'label'?"
+        in run("fit", "train.csv", "--target", "lable", "-o", "m", code=1, cwd=wine).stderr
     )
-    assert "nothing.csv" in run("fit", "nothing.csv", "--target", "label", "-o", "m", code=1, cwd=wine).stderr
+    assert (
+        "folder nowhere does not exist"
+        in run("fit", "train.csv", "--target", "label", "-o", "nowhere/m", code=1, cwd=wine).stderr
+    )
+    assert (
+        "nothing.csv"
+        in run("fit", "nothing.csv", "--target", "label", "-o", "m", code=1, cwd=wine).stderr
+    )
     X = np.arange(10.0)[:, None]
     mnngp.MaxoutGPRegressor(depth=1).fit(X, X[:, 0]).save(wine / "plain.mnngp")
-    assert "was not written by mnngp fit" in run("predict", "plain.mnngp", "new.csv", code=1, cwd=wine).stderr
+    assert (
+        "was not written by mnngp fit"
+        in run("predict", "plain.mnngp", "new.csv", code=1, cwd=wine).stderr
+    )
     assert "is not a model file" in run("predict", "train.csv", "new.csv", code=1, cwd=wine).stderr
 
 
 def test_nothing_that_is_read_is_overwritten(wine):
     before = (wine / "train.csv").read_bytes()
-    assert "it is the file that is read" in run("fit", "train.csv", "--target", "label", "-o", "train.csv", code=1, cwd=wine).stderr
+    assert (
+        "it is the file that is read"
+        in run("fit", "train.csv", "--target", "label", "-o", "train.csv", code=1, cwd=wine).stderr
+    )
     assert (wine / "train.csv").read_bytes() == before
     for name in ("model.mnngp", "new.csv"):
-        assert "it is the file that is read" in run("predict", "model.mnngp", "new.csv", "-o", name, code=1, cwd=wine).stderr
+        assert (
+            "it is the file that is read"
+            in run("predict", "model.mnngp", "new.csv", "-o", name, code=1, cwd=wine).stderr
+        )
     os.mkfifo(wine / "pipe")  # as /dev/null, which root could replace
-    assert "not an ordinary file" in run("fit", "train.csv", "--target", "label", "-o", "pipe", code=1, cwd=wine).stderr
+    assert (
+        "not an ordinary file"
+        in run("fit", "train.csv", "--target", "label", "-o", "pipe", code=1, cwd=wine).stderr
+    )
     store = wine / "run.sqlite"
     Store.begin(store, Protocol.of(demo.PROTOCOL)).close()
     before = store.read_bytes()
     for command in ("table", "report"):
-        assert "it is the file that is read" in run(command, "run.sqlite", "-o", "run.sqlite", code=1, cwd=wine).stderr
+        assert (
+            "it is the file that is read"
+            in run(command, "run.sqlite", "-o", "run.sqlite", code=1, cwd=wine).stderr
+        )
     assert store.read_bytes() == before
     assert "0 of 960 cells are done" in run("table", "run.sqlite", cwd=wine).stderr
 
 
 def test_predictions_keep_what_is_wanted(wine):
-    run("predict", "model.mnngp", "new.csv", "--keep", "x1", "--keep", "size", "-o", "out.parquet", cwd=wine)
+    run(
+        "predict",
+        "model.mnngp",
+        "new.csv",
+        "--keep",
+        "x1",
+        "--keep",
+        "size",
+        "-o",
+        "out.parquet",
+        cwd=wine,
+    )
     table, new = pl.read_parquet(wine / "out.parquet"), pl.read_csv(wine / "new.csv")
     assert table.columns[:3] == ["x1", "size", "prediction"]
     assert table["size"].to_list() == new["size"].to_list()
-    assert "no such column" in run("predict", "model.mnngp", "new.csv", "--keep", "y", code=1, cwd=wine).stderr
-    new.with_columns(pl.lit("huge").alias("size"), pl.lit(None, dtype=pl.String).alias("label")).write_csv(wine / "odd.csv")
+    assert (
+        "no such column"
+        in run("predict", "model.mnngp", "new.csv", "--keep", "y", code=1, cwd=wine).stderr
+    )
+    new.with_columns(
+        pl.lit("huge").alias("size"), pl.lit(None, dtype=pl.String).alias("label")
+    ).write_csv(wine / "odd.csv")
     result = run("predict", "model.mnngp", "odd.csv", cwd=wine)
     assert "'size'" in result.stderr
     assert "'huge'" in result.stderr
@@ -281,16 +436,29 @@ def people(tmp_path_factory):
     )
     table[:80].write_csv(folder / "train.csv")
     table[80:].write_csv(folder / "new.csv")
-    result = run("fit", "train.csv", "--target", "y", "-o", "model.mnngp", "--max-trials", "2", cwd=folder)
-    assert "note: column 'id' holds whole numbers beyond 2^53, such as 9007199254740993 (row 1), which would be" in result.stdout
+    result = run(
+        "fit", "train.csv", "--target", "y", "-o", "model.mnngp", "--max-trials", "2", cwd=folder
+    )
+    assert (
+        "note: column 'id' holds whole numbers beyond 2^53, such as 9007199254740993 (row 1), "
+        "which would be" in result.stdout
+    )
     return folder
 
 
 def test_predictions_tell_what_they_could_not_know(people):
-    """Dates in another form, numbers that are none, values far outside, new categories, extrapolations: on standard error."""
+    """Dates in another form, numbers that are none, values far outside, new categories,
+    extrapolations: on standard error.
+    """
     usual = run("predict", "model.mnngp", "new.csv", "--keep", "id", cwd=people)
     assert usual.stderr.startswith("R² on the 40 rows")  # ordinary rows give no notes
-    changes = {3: ("when", "22-03-01"), 7: ("age", "900"), 11: ("age", "0x1F"), 13: ("city", "C"), 17: ("age", "1,5")}
+    changes = {
+        3: ("when", "22-03-01"),
+        7: ("age", "900"),
+        11: ("age", "0x1F"),
+        13: ("city", "C"),
+        17: ("age", "1,5"),
+    }
     rows = pl.read_csv(people / "new.csv", infer_schema_length=0).to_dicts()
     for row, (name, value) in changes.items():
         rows[row][name] = value
@@ -304,16 +472,21 @@ def test_predictions_tell_what_they_could_not_know(people):
     )  # of other sums
     notes = [line.removeprefix("note: ") for line in odd.stderr.splitlines()[:-1]]
     assert notes == [
-        "column 'when': 1 of 40 rows cannot be read as dates like 2024-05-31 and counts as a gap, for which the median stands in, "
+        "column 'when': 1 of 40 rows cannot be read as dates like 2024-05-31 and counts as a gap, "
+        "for which the median stands in, "
         "first '22-03-01' (row 4)",
-        "column 'age': 2 of 40 rows cannot be read as numbers and count as gaps, for which the median stands in, "
+        "column 'age': 2 of 40 rows cannot be read as numbers and count as gaps, for which the "
+        "median stands in, "
         "first '0x1F' (row 12)",
-        "column 'age': 1 of 40 rows is far outside of 19 to 90, what training had, first '900' (row 8)",
+        "column 'age': 1 of 40 rows is far outside of 19 to 90, what training had, first '900' "
+        "(row 8)",
         "column 'city': 1 of 40 rows hold values that training did not have ('C'); it had 'A', 'B'",
-        "1 of 40 rows is far from all training rows: its prediction is an extrapolation (a standard deviation of more than twice "
+        "1 of 40 rows is far from all training rows: its prediction is an extrapolation (a "
+        "standard deviation of more than twice "
         "the usual one in training), first row 8",
     ]
-    # a date that is off by a month is nonsense by a few tenths, one that is off by two thousand years by thousands
+    # a date that is off by a month is nonsense by a few tenths, one that is off by two thousand
+    # years by thousands
     assert abs(after["prediction"][3] - before["prediction"][3]) < 4.0
 
 
@@ -322,8 +495,9 @@ def test_extrapolations_of_labels_are_told(wine):
     pl.read_csv(wine / "new.csv").with_columns(
         pl.col("x1") + pl.when(pl.int_range(pl.len()) < 2).then(0.0).otherwise(1e3)
     ).write_csv(wine / "far.csv")
-    assert "note: 87 of 89 rows are far from all training rows: their predictions are extrapolations (a standard deviation of" in (
-        run("predict", "model.mnngp", "far.csv", cwd=wine).stderr
+    assert (
+        "note: 87 of 89 rows are far from all training rows: their predictions are extrapolations "
+        "(a standard deviation of" in (run("predict", "model.mnngp", "far.csv", cwd=wine).stderr)
     )
 
 
@@ -331,15 +505,27 @@ def test_model_files_of_version_0_1_still_predict(people):
     """They know neither the range of a column nor how sure predictions usually are."""
     model = mnngp.load(people / "model.mnngp")
     old = model._table | {
-        "columns": [{key: column[key] for key in column if key not in ("low", "high")} for column in model._table["columns"]]
+        "columns": [
+            {key: column[key] for key in column if key not in ("low", "high")}
+            for column in model._table["columns"]
+        ]
     }
     del old["usual_std"]
     persistence.save(model, people / "older.mnngp", table=old)
-    predicted = {run("predict", name, "new.csv", cwd=people).stdout for name in ("model.mnngp", "older.mnngp")}
+    predicted = {
+        run("predict", name, "new.csv", cwd=people).stdout
+        for name in ("model.mnngp", "older.mnngp")
+    }
     assert len(predicted) == 1
     for table, complaint in (
-        (model._table | {"usual_std": "1"}, "usual_std must be a finite number at least 0, got '1'"),
-        (model._table | {"usual_std": -1.0}, "usual_std must be a finite number at least 0, got -1.0"),
+        (
+            model._table | {"usual_std": "1"},
+            "usual_std must be a finite number at least 0, got '1'",
+        ),
+        (
+            model._table | {"usual_std": -1.0},
+            "usual_std must be a finite number at least 0, got -1.0",
+        ),
         ({}, "the encoder must have the keys"),
     ):
         persistence.save(model, people / "false.mnngp", table=table)
@@ -356,10 +542,19 @@ def test_tables_are_written_as_their_suffix_says(tmp_path):
 
 
 def test_data(tmp_path):
-    facts = {fact["name"]: fact for fact in json.loads(run("data", "list", "--data-dir", str(tmp_path), "--json").stdout)}
+    facts = {
+        fact["name"]: fact
+        for fact in json.loads(run("data", "list", "--data-dir", str(tmp_path), "--json").stdout)
+    }
     assert facts["mnist"] | {"download_megabytes": 0} == {
-        "name": "mnist", "train": 60000, "test": 10000, "shape": [28, 28], "classes": 10, "download_megabytes": 0, "place": None
-    }  # fmt: skip
+        "name": "mnist",
+        "train": 60000,
+        "test": 10000,
+        "shape": [28, 28],
+        "classes": 10,
+        "download_megabytes": 0,
+        "place": None,
+    }
     assert "not here" in run("data", "list", "--data-dir", str(tmp_path)).stdout
     assert "comes with scikit-learn" in run("data", "fetch", "digits").stdout
     assert "name must be one of" in run("data", "fetch", "nothing", code=1).stderr

@@ -1,4 +1,6 @@
-"""Sweeps on a Dask cluster: a scheduler and workers started as users start them, killed as clusters kill them."""
+"""Sweeps on a Dask cluster: a scheduler and workers started as users start them, killed as clusters
+kill them.
+"""
 
 import json
 import os
@@ -68,7 +70,9 @@ def started(*command, cwd=None, start_new_session=False, **environment):
 
 
 def outcome(process, seconds=300.0):
-    """What a process says until it ends by itself, and its exit code. One that does not end is killed, and the test fails."""
+    """What a process says until it ends by itself, and its exit code. One that does not end is
+    killed, and the test fails.
+    """
     try:
         said, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -88,22 +92,44 @@ class Cluster:
     def __init__(self, folder):
         self.file = folder / "scheduler.json"
         self.scheduler = started(
-            BIN / "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show",
-            "--scheduler-file", self.file, cwd=folder,
-        )  # fmt: skip
+            BIN / "dask",
+            "scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--no-show",
+            "--scheduler-file",
+            self.file,
+            cwd=folder,
+        )
         self.workers = []
         self.folder = folder
 
     @property
     def address(self):
-        waiting_for(lambda: self.file.exists() and self.file.read_text().rstrip().endswith("}"))  # all of it is written
+        # all of it is written
+        waiting_for(lambda: self.file.exists() and self.file.read_text().rstrip().endswith("}"))
         return json.loads(self.file.read_text())["address"]
 
     def add_worker(self, *options, **environment):
         worker = started(
-            BIN / "dask", "worker", self.address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard",
-            "--local-directory", self.folder, *options, cwd=self.folder, **environment,
-        )  # fmt: skip
+            BIN / "dask",
+            "worker",
+            self.address,
+            "--host",
+            "127.0.0.1",
+            "--nthreads",
+            "1",
+            "--no-nanny",
+            "--no-dashboard",
+            "--local-directory",
+            self.folder,
+            *options,
+            cwd=self.folder,
+            **environment,
+        )
         self.workers.append(worker)
         return worker
 
@@ -147,7 +173,15 @@ def numbers(path):
     """What must be the same whoever computes it, to the last bit."""
     with Store.open(path) as store:
         return {
-            key: (r.status, r.validation_accuracy, r.validation_log_loss, r.test_accuracy, r.test_log_loss, r.noise_var, r.attempts)
+            key: (
+                r.status,
+                r.validation_accuracy,
+                r.validation_log_loss,
+                r.test_accuracy,
+                r.test_log_loss,
+                r.noise_var,
+                r.attempts,
+            )
             for _, key, r in store.news(0)
         }
 
@@ -195,7 +229,9 @@ def sweep(config, path, *options, **arguments):
     return started(BIN / "mnngp", "sweep", config, "-o", path, *options, **arguments)
 
 
-def test_workers_and_a_driver_are_killed_and_the_numbers_are_those_of_one_process(config, expected, shared, tmp_path):
+def test_workers_and_a_driver_are_killed_and_the_numbers_are_those_of_one_process(
+    config, expected, shared, tmp_path
+):
     path, cluster = tmp_path / "run.sqlite", shared.with_workers(2)
     driver = sweep(config, path, "--scheduler", cluster.address)
     waiting_for(lambda: finished(path) > 20)
@@ -214,11 +250,18 @@ def test_workers_and_a_driver_are_killed_and_the_numbers_are_those_of_one_proces
 
 
 def test_two_sweeps_share_a_cluster(config, expected, shared, tmp_path):
-    """Each has its own images on the workers: neither computes with those of the other, nor takes them away."""
+    """Each has its own images on the workers: neither computes with those of the other, nor takes
+    them away.
+    """
     other, cluster = tmp_path / "other.toml", shared.with_workers(2)
-    other.write_text(SMALL.replace("repeats = 1", "repeats = 1\nseed = 1").replace("count = 1", "count = 2"))
+    other.write_text(
+        SMALL.replace("repeats = 1", "repeats = 1\nseed = 1").replace("count = 1", "count = 2")
+    )
     paths = [tmp_path / "run.sqlite", tmp_path / "other.sqlite"]
-    drivers = [sweep(file, path, "--scheduler", cluster.address) for file, path in zip((config, other), paths, strict=True)]
+    drivers = [
+        sweep(file, path, "--scheduler", cluster.address)
+        for file, path in zip((config, other), paths, strict=True)
+    ]
     for driver in drivers:
         said, code = outcome(driver)
         assert code == 0, said
@@ -246,7 +289,10 @@ def test_another_version_on_a_worker_is_refused(config, shared, tmp_path):
     said, code = outcome(sweep(config, tmp_path / "run.sqlite", "--scheduler", shared.address))
     shared.with_workers(0)
     assert code == 1
-    assert f"has mnngp 0.0.1, and not mnngp {mnngp.__version__} as here: install the same everywhere" in said
+    assert (
+        f"has mnngp 0.0.1, and not mnngp {mnngp.__version__} as here: install the same everywhere"
+        in said
+    )
     assert "Traceback" not in said
 
 
@@ -271,7 +317,10 @@ def test_a_dead_scheduler_loses_nothing(config, expected, tmp_path):
         cluster.scheduler.send_signal(signal.SIGKILL)
         said, code = outcome(driver)
         assert code == 1
-        assert f"error: the scheduler at {cluster.address} is gone: it has ended, or the connection to it; " in said, said
+        assert (
+            f"error: the scheduler at {cluster.address} is gone: it has ended, or the connection "
+            "to it; " in said
+        ), said
         assert said.endswith("what is finished is kept, and the same command goes on\n"), said
         assert "Traceback" not in said
     kept = finished(path)
@@ -289,7 +338,10 @@ def test_processes_on_this_machine_listen_on_loopback_alone(tmp_path):
     waiting_for(lambda: finished(path) > 0)
     family = [psutil.Process(driver.pid), *psutil.Process(driver.pid).children(recursive=True)]
     heard = {
-        connection.laddr.ip for one in family for connection in one.net_connections() if connection.status == psutil.CONN_LISTEN
+        connection.laddr.ip
+        for one in family
+        for connection in one.net_connections()
+        if connection.status == psutil.CONN_LISTEN
     }
     said, code = outcome(driver)
     assert code == 0, said
@@ -318,7 +370,8 @@ def test_a_unit_that_kills_workers_is_recorded(shared, tmp_path):
     small.write_text(SMALL)
     cluster = shared.with_workers(0)
     running, workers = sweep(small, path, "--scheduler", cluster.address), []
-    while running.poll() is None and len(workers) < 9:  # who starts the workers starts others for those that died
+    # who starts the workers starts others for those that died
+    while running.poll() is None and len(workers) < 9:
         if sum(worker.poll() is None for worker in workers) < 3:
             workers.append(cluster.add_worker("--preload", deadly))
         time.sleep(0.2)
@@ -337,12 +390,17 @@ def test_a_unit_that_kills_workers_is_recorded(shared, tmp_path):
 def test_what_is_refused_before_any_work(config, tmp_path):
     path = tmp_path / "run.sqlite"
     command = ["sweep", str(config), "-o", str(path)]
-    both = CliRunner().invoke(app, [*command, "--workers", "2", "--scheduler", "tcp://127.0.0.1:8786"])
+    both = CliRunner().invoke(
+        app, [*command, "--workers", "2", "--scheduler", "tcp://127.0.0.1:8786"]
+    )
     assert both.exit_code == 2
     assert "give one of them" in both.output
     empty = CliRunner().invoke(app, [*command, "--scheduler", ""])
     assert isinstance(empty.exception, InputError)
-    assert str(empty.exception) == "--scheduler must be an address such as 'tcp://10.0.0.1:8786', got '': it is empty"
+    assert (
+        str(empty.exception)
+        == "--scheduler must be an address such as 'tcp://10.0.0.1:8786', got '': it is empty"
+    )
     said, code = outcome(sweep(config, path, "--scheduler", "tcp://127.0.0.1:9"))
     assert code == 1
     assert "error: there is no Dask scheduler at tcp://127.0.0.1:9" in said
@@ -350,11 +408,18 @@ def test_what_is_refused_before_any_work(config, tmp_path):
 
 
 def test_without_dask_it_says_so(config, tmp_path):
-    blocked = "import sys; sys.modules['distributed'] = sys.modules['dask'] = None; from mnngp.cli import main; main()"
+    blocked = (
+        "import sys; sys.modules['distributed'] = sys.modules['dask'] = None; from mnngp.cli "
+        "import main; main()"
+    )
 
     def command(*arguments):
         return subprocess.run(
-            [sys.executable, "-c", blocked, *map(str, arguments)], capture_output=True, text=True, check=False, cwd=tmp_path
+            [sys.executable, "-c", blocked, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
         )
 
     refused = command("sweep", config, "--workers", 2)

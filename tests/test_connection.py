@@ -1,4 +1,6 @@
-"""Clusters that do not answer, end, or have other versions, in solves and sweeps: real processes, on loopback."""
+"""Clusters that do not answer, end, or have other versions, in solves and sweeps: real processes,
+on loopback.
+"""
 
 import copy
 import os
@@ -25,15 +27,33 @@ import mnngp
 from mnngp import MaxoutGPRegressor, MaxoutKernel, connection
 from mnngp.cli import app
 from mnngp.errors import ClusterError, InputError
-from mnngp.inference import ClusterCholesky, ClusterConjugateGradients, ConjugateGradients, Posterior, large
+from mnngp.inference import (
+    ClusterCholesky,
+    ClusterConjugateGradients,
+    ConjugateGradients,
+    Posterior,
+    large,
+)
 from mnngp.inference.cluster import ClusterTiles, Session
 
 DASK = str(Path(sys.executable).with_name("dask"))
 SOURCES = str(Path(mnngp.__file__).parents[1].absolute())
-ENVIRONMENT = {**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": SOURCES,
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 WORKER = ("worker", "--nthreads", "1", "--memory-limit", "0", "--no-nanny")
 KERNEL = MaxoutKernel(3, 4, 0.6, 0.1)
-GIVEN = {"depth": 3, "rank": 4, "weight_var": 0.6, "bias_var": 0.1, "kind": "nngp", "noise_var": 1e-2}
+GIVEN = {
+    "depth": 3,
+    "rank": 4,
+    "weight_var": 0.6,
+    "bias_var": 0.1,
+    "kind": "nngp",
+    "noise_var": 1e-2,
+}
 
 
 SWEEP = """
@@ -67,7 +87,13 @@ class Cluster:
         log = self.folder / f"{len(self.started)}.log"
         options = ("--host", "127.0.0.1", "--no-dashboard")
         with log.open("w") as file:
-            process = subprocess.Popen([DASK, *command, *options], env=ENVIRONMENT, stdout=file, stderr=file, cwd=self.folder)
+            process = subprocess.Popen(
+                [DASK, *command, *options],
+                env=ENVIRONMENT,
+                stdout=file,
+                stderr=file,
+                cwd=self.folder,
+            )
         self.started.append(process)
         return process
 
@@ -117,7 +143,10 @@ def client_of(cluster):
 @contextmanager
 def hurried():
     """Two seconds of patience, where it has to come to its end."""
-    with pytest.MonkeyPatch.context() as patch, dask.config.set({"distributed.comm.timeouts.connect": "2s"}):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        dask.config.set({"distributed.comm.timeouts.connect": "2s"}),
+    ):
         patch.setattr(connection, "PATIENCE", 2.0)
         patch.setattr(connection, "_LOOK", 0.2)
         yield
@@ -155,20 +184,29 @@ def at_product(monkeypatch):
     return at
 
 
-# --- a scheduler that does not answer ---------------------------------------------------------------------------------
+# --- a scheduler that does not answer -------------------------------------------------------------
 
 
 def test_an_address_that_accepts_and_never_answers():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         began = time.monotonic()
-        with hurried(), pytest.raises(ClusterError, match=rf"no Dask scheduler at {address}: no answer in 2 s; .* is stopped"):
+        with (
+            hurried(),
+            pytest.raises(
+                ClusterError,
+                match=rf"no Dask scheduler at {address}: no "
+                r"answer in 2 s; .* is stopped",
+            ),
+        ):
             connection.client_at(address)
         assert time.monotonic() - began < 10.0
 
 
 def test_a_scheduler_is_stopped(cluster, table, exact, at_product, monkeypatch):
-    """Before a solve, for a moment, and in the middle of one; when it goes on, so does the model."""
+    """Before a solve, for a moment, and in the middle of one; when it goes on, so does the
+    model.
+    """
     X, y, new = table
     solver = ClusterConjugateGradients(scheduler=cluster.address, rank=20)
 
@@ -187,21 +225,30 @@ def test_a_scheduler_is_stopped(cluster, table, exact, at_product, monkeypatch):
         with hurried(), pytest.raises(ClusterError, match="no answer in 2 s"):
             Posterior(KERNEL, X, y, 1e-2, solver=solver)
         go_on()
-        monkeypatch.setattr(connection, "_LOOK", 0.1)  # it is asked while it is stopped, and answers late
+        # it is asked while it is stopped, and answers late
+        monkeypatch.setattr(connection, "_LOOK", 0.1)
         at_product(3, pause_for_a_moment)
         ours = Posterior(KERNEL, X, y, 1e-2, solver=solver)
         np.testing.assert_allclose(ours.mean(new), exact[0], atol=1e-6)
         at_product(3, pause)
         began = time.monotonic()
-        with hurried(), pytest.raises(ClusterError, match=rf"at {cluster.address} has not answered for 2 s.*; fit again .*'cg'"):
+        with (
+            hurried(),
+            pytest.raises(
+                ClusterError,
+                match=rf"at {cluster.address} has not answered "
+                r"for 2 s.*; fit again .*'cg'",
+            ),
+        ):
             ours.mean_and_variance(new)
         assert time.monotonic() - began < 20.0
     finally:
         go_on()
-    np.testing.assert_allclose(ours.mean_and_variance(new)[1], exact[1], atol=1e-6)  # on a new connection
+    # on a new connection
+    np.testing.assert_allclose(ours.mean_and_variance(new)[1], exact[1], atol=1e-6)
 
 
-# --- versions ---------------------------------------------------------------------------------------------------------
+# --- versions -------------------------------------------------------------------------------------
 
 
 def set_version(client, version):
@@ -223,7 +270,9 @@ def test_other_versions_are_refused(cluster, table, at_product):
         try:
             at_product(3, lambda: set_version(client, "0.0.1"))
             with pytest.raises(ClusterError, match=refused):
-                Posterior(KERNEL, X, y, 1e-2, solver=ClusterConjugateGradients(scheduler=client, rank=20))
+                Posterior(
+                    KERNEL, X, y, 1e-2, solver=ClusterConjugateGradients(scheduler=client, rank=20)
+                )
             for solver in (ClusterConjugateGradients(scheduler=client), ClusterCholesky(client)):
                 with pytest.raises(ClusterError, match=refused):
                     Posterior(KERNEL, X, y, 1e-2, solver=solver)
@@ -233,7 +282,9 @@ def test_other_versions_are_refused(cluster, table, at_product):
 
 
 def test_a_worker_without_mnngp(cluster, table, tmp_path):
-    """(One that joins in the middle cannot read its first task, ends, and others do it: that is Dask's doing.)"""
+    """(One that joins in the middle cannot read its first task, ends, and others do it: that is
+    Dask's doing.)
+    """
     X, y, _ = table
     preload = tmp_path / "none.py"
     preload.write_text("import sys\nsys.modules['mnngp'] = None\n")
@@ -241,7 +292,11 @@ def test_a_worker_without_mnngp(cluster, table, tmp_path):
         joined = cluster.start(*WORKER, cluster.address, "--preload", str(preload))
         client.wait_for_workers(2, timeout=60)
         try:
-            with pytest.raises(ClusterError, match=rf"cannot compute this: .*mnngp.*\. Install mnngp {mnngp.__version__} there"):
+            with pytest.raises(
+                ClusterError,
+                match=r"cannot compute this: .*mnngp.*\. Install "
+                rf"mnngp {mnngp.__version__} there",
+            ):
                 Posterior(KERNEL, X, y, 1e-2, solver=ClusterConjugateGradients(scheduler=client))
         finally:
             joined.kill()
@@ -255,12 +310,14 @@ def test_what_has_to_agree():
     ours = {"mnngp": "1", "Python": "3.11", "NumPy": "2.1"}
     connection._agree("tcp://a:1", dict(ours), ours)
     with pytest.raises(
-        ClusterError, match=r"tcp://a:1 has Python 3\.12 and NumPy 1\.26, and not Python 3\.11 and NumPy 2\.1 as here"
+        ClusterError,
+        match=r"tcp://a:1 has Python 3\.12 and NumPy 1\.26, and not Python 3\.11 and "
+        r"NumPy 2\.1 as here",
     ):
         connection._agree("tcp://a:1", {"mnngp": "1", "Python": "3.12", "NumPy": "1.26"}, ours)
 
 
-# --- addresses --------------------------------------------------------------------------------------------------------
+# --- addresses ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -293,7 +350,10 @@ def test_addresses_that_are_none(address, reason, monkeypatch, tmp_path):
         sweep(file, tmp_path / "run.sqlite", scheduler=address)
     assert not (tmp_path / "run.sqlite").exists()
     if address.strip():
-        with dask.config.set({"scheduler-address": address}), pytest.raises(InputError, match=f"^DASK_SCHEDULER_ADDRESS {said}"):
+        with (
+            dask.config.set({"scheduler-address": address}),
+            pytest.raises(InputError, match=f"^DASK_SCHEDULER_ADDRESS {said}"),
+        ):
             Session()
 
 
@@ -308,13 +368,19 @@ def test_not_a_scheduler(cluster, table):
     X, y, _ = table
     with client_of(cluster) as client:
         (worker,) = client.nthreads()
-    with pytest.raises(ClusterError, match=f"no Dask scheduler at {worker}: it is the address of a Worker"):
+    with pytest.raises(
+        ClusterError, match=f"no Dask scheduler at {worker}: it is the address of a Worker"
+    ):
         Posterior(KERNEL, X, y, 1e-2, solver=ClusterConjugateGradients(scheduler=worker))
-    with pytest.raises(InputError, match=r"scheduler must be an address, a distributed\.Client or None, got 7"):
+    with pytest.raises(
+        InputError,
+        match=r"scheduler must be an address, a distributed\.Client or "
+        r"None, got 7",
+    ):
         ClusterConjugateGradients(scheduler=7)
 
 
-# --- copies -----------------------------------------------------------------------------------------------------------
+# --- copies ---------------------------------------------------------------------------------------
 
 
 def copies(model, folder):
@@ -325,7 +391,9 @@ def copies(model, folder):
 
 
 def test_copies_have_the_memory_of_where_they_are(cluster, table, exact, tmp_path, monkeypatch):
-    """A terabyte on the cluster; here there is what there is when it is used, and the copies need no cluster."""
+    """A terabyte on the cluster; here there is what there is when it is used, and the copies need
+    no cluster.
+    """
     X, y, new = table
     rooms = []
 
@@ -336,7 +404,10 @@ def test_copies_have_the_memory_of_where_they_are(cluster, table, exact, tmp_pat
 
     with client_of(cluster) as client:
         made = {}
-        for solver in (ClusterConjugateGradients(memory="1TB", scheduler=client), ClusterCholesky(client)):
+        for solver in (
+            ClusterConjugateGradients(memory="1TB", scheduler=client),
+            ClusterCholesky(client),
+        ):
             ours = Posterior(KERNEL, X, y, 1e-2, solver=solver)
             made |= {(type(solver).__name__, how): one for how, one in copies(ours, tmp_path)}
         here = Posterior(KERNEL, X, y, 1e-2, solver=ConjugateGradients(memory="1TB"))
@@ -345,7 +416,8 @@ def test_copies_have_the_memory_of_where_they_are(cluster, table, exact, tmp_pat
         made |= {("small", how): one for how, one in copies(small, tmp_path)}
     assert client.status == "closed"
     monkeypatch.setattr(large, "LocalTiles", Tiles)
-    monkeypatch.setattr("mnngp.memory.available", lambda: 10**7)  # of the machine that they are on now
+    # of the machine that they are on now
+    monkeypatch.setattr("mnngp.memory.available", lambda: 10**7)
     for (name, how), one in made.items():
         np.testing.assert_allclose(one.mean(new), exact[0], atol=1e-6)
         np.testing.assert_allclose(one.mean_and_variance(new)[1], exact[1], atol=1e-6)
@@ -356,7 +428,9 @@ def test_copies_have_the_memory_of_where_they_are(cluster, table, exact, tmp_pat
 
 
 def test_estimators_with_a_client_are_copied(cluster, table, exact, tmp_path):
-    """``clone`` as cross-validation does it; a fitted one predicts when the client is closed, and says what it cannot do."""
+    """``clone`` as cross-validation does it; a fitted one predicts when the client is closed, and
+    says what it cannot do.
+    """
     X, y, new = table
     with client_of(cluster) as client:
         solver = ClusterConjugateGradients(scheduler=client, rank=20)
@@ -371,7 +445,11 @@ def test_estimators_with_a_client_are_copied(cluster, table, exact, tmp_path):
     for one in made.values():
         np.testing.assert_allclose(one.predict(new), mean, atol=1e-6)
         np.testing.assert_allclose(one.predict(new, return_std=True)[1], std, atol=1e-6)
-    with pytest.raises(ClusterError, match=r"client of the cluster is closed; fit again on a cluster that runs, or .*solver='cg'"):
+    with pytest.raises(
+        ClusterError,
+        match=r"client of the cluster is closed; fit again on a "
+        r"cluster that runs, or .*solver='cg'",
+    ):
         model.predict(new, return_std=True)
     for refit in (model, copy.deepcopy(model), MaxoutGPRegressor(**GIVEN, solver=solver)):
         with pytest.raises(ClusterError, match="the client that is given as scheduler is closed"):
@@ -412,12 +490,17 @@ def test_memory_of_workers_without_a_limit(cluster):
         before = client.run(there, 6 * 10**12)
         try:
             assert session.limits({address: worker}) == [6e12]
-            assert session.limits({address: worker, "another": {**worker, "memory_limit": 10**9}}) == [6e12, 1e9]
+            assert session.limits(
+                {address: worker, "another": {**worker, "memory_limit": 10**9}}
+            ) == [6e12, 1e9]
         finally:
-            client.run(lambda value: setattr(sys.modules["mnngp.memory"], "available", value), before[address])
+            client.run(
+                lambda value: setattr(sys.modules["mnngp.memory"], "available", value),
+                before[address],
+            )
 
 
-# --- the end ----------------------------------------------------------------------------------------------------------
+# --- the end --------------------------------------------------------------------------------------
 
 
 def test_a_scheduler_is_stopped_in_a_sweep(cluster, tmp_path):
@@ -440,7 +523,11 @@ def test_a_scheduler_is_stopped_in_a_sweep(cluster, tmp_path):
     try:
         with (
             Store.begin(tmp_path / "run.sqlite", protocol) as store,
-            pytest.raises(ClusterError, match=r"has not answered for 2 s.*what is finished is kept, and the same command goes on"),
+            pytest.raises(
+                ClusterError,
+                match=r"has not answered for 2 s.*what is finished is "
+                r"kept, and the same command goes on",
+            ),
             sweeps.connected(scheduler=cluster.address) as client,
             hurried(),
         ):
@@ -454,8 +541,12 @@ def test_a_scheduler_is_stopped_in_a_sweep(cluster, tmp_path):
 
 def test_the_scheduler_dies_in_a_solve(cluster, table, exact, at_product):
     X, y, new = table
-    solvers = ClusterConjugateGradients(scheduler=cluster.address, rank=20), ClusterCholesky(cluster.address)
-    with dask.config.set({"distributed.comm.timeouts.connect": "4s"}):  # a client tries so long to get it back
+    solvers = (
+        ClusterConjugateGradients(scheduler=cluster.address, rank=20),
+        ClusterCholesky(cluster.address),
+    )
+    # a client tries so long to get it back
+    with dask.config.set({"distributed.comm.timeouts.connect": "4s"}):
         iterated, factored = (Posterior(KERNEL, X, y, 1e-2, solver=solver) for solver in solvers)
     at_product(3, cluster.scheduler.kill)
     gone = rf"the scheduler at {cluster.address} is gone: it has ended, .*; fit again on a cluster that runs, or .*solver='cg'"
@@ -467,7 +558,7 @@ def test_the_scheduler_dies_in_a_solve(cluster, table, exact, at_product):
         iterated.mean_and_variance(new)  # another attempt
 
 
-# --- processes of our own ---------------------------------------------------------------------------------------------
+# --- processes of our own -------------------------------------------------------------------------
 
 SOLVES = """
 import os, threading, time
@@ -529,11 +620,18 @@ if __name__ == "__main__":
     reason="it waited for ever for a worker that dies at once",
 )
 def test_workers_are_killed_as_they_start_and_a_solve_is_interrupted(tmp_path):
-    """Started again once, without a word; every socket of a solve is on loopback; an interrupt leaves no process behind."""
+    """Started again once, without a word; every socket of a solve is on loopback; an interrupt
+    leaves no process behind.
+    """
     script = tmp_path / "solves.py"
     script.write_text(SOLVES)
     process = subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, start_new_session=True
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+        start_new_session=True,
     )
     try:
         said = [process.stdout.readline().rstrip() for _ in range(6)]
@@ -544,9 +642,19 @@ def test_workers_are_killed_as_they_start_and_a_solve_is_interrupted(tmp_path):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    refused = "a worker on this machine died while it started, 2 times; is there memory for 1 processes? (In a script, what starts "
+    refused = (
+        "a worker on this machine died while it started, 2 times; is there memory for 1 processes? "
+        "(In a script, what starts "
+    )
     refused += "them has to stand below if __name__ == '__main__':)"
-    assert said == ["killed", "killed", refused, "killed", "on 1 workers ['127.0.0.1']", "product"], errors
+    assert said == [
+        "killed",
+        "killed",
+        refused,
+        "killed",
+        "on 1 workers ['127.0.0.1']",
+        "product",
+    ], errors
     assert errors.startswith("Traceback")
     assert errors.count("Traceback") == 1, errors
     assert errors.rstrip().endswith("KeyboardInterrupt")

@@ -1,4 +1,6 @@
-"""The code of the README and of the documentation runs as it stands, page by page, and prints what the pages say."""
+"""The code of the README and of the documentation runs as it stands, page by page, and prints what
+the pages say.
+"""
 
 import importlib.util
 import re
@@ -10,7 +12,9 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINK = re.compile(r"\]\(([^)#:]+)(#[^)]*)?\)")
 
-specification = importlib.util.spec_from_file_location("check_outputs", ROOT / "docs" / "check_outputs.py")
+specification = importlib.util.spec_from_file_location(
+    "check_outputs", ROOT / "docs" / "check_outputs.py"
+)
 check_outputs = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(check_outputs)
 
@@ -18,7 +22,9 @@ specification.loader.exec_module(check_outputs)
 @pytest.mark.parametrize("page", check_outputs.pages(), ids=lambda page: page.name)
 def test_code_prints_what_the_page_says(page):
     lines = list(check_outputs.differences(page))
-    assert not lines, "\n".join([*lines, f"refresh it: python docs/check_outputs.py --write {page.name}"])
+    assert not lines, "\n".join(
+        [*lines, f"refresh it: python docs/check_outputs.py --write {page.name}"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The estimators as scikit-learn's users meet them: conventions, choices, probabilities, and data that are not nice."""
+"""The estimators as scikit-learn's users meet them: conventions, choices, probabilities, and data
+that are not nice.
+"""
 
 import contextlib
 import pickle
@@ -10,7 +12,15 @@ import polars as pl
 import pytest
 import scipy.sparse
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_linnerud, load_wine, make_moons
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    load_iris,
+    load_linnerud,
+    load_wine,
+    make_moons,
+)
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.metrics import log_loss
@@ -28,7 +38,9 @@ from mnngp.observations import Observations
 FIXED = {"depth": 3, "rank": 4, "weight_var": 0.9, "bias_var": 0.2, "kind": "nngp"}
 
 
-@parametrize_with_checks([MaxoutGPRegressor(), MaxoutGPClassifier(), MaxoutGPClassifier(**FIXED, noise_var=0.01)])
+@parametrize_with_checks(
+    [MaxoutGPRegressor(), MaxoutGPClassifier(), MaxoutGPClassifier(**FIXED, noise_var=0.01)]
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -37,10 +49,14 @@ def test_scikit_learn_checks(estimator, check):
 def wave():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, size=(60, 2))
-    return X, np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1] + 0.1 * rng.normal(size=60), rng.uniform(-2.0, 2.0, size=(20, 2))
+    return (
+        X,
+        np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1] + 0.1 * rng.normal(size=60),
+        rng.uniform(-2.0, 2.0, size=(20, 2)),
+    )
 
 
-# --- everything given: a Gaussian process and nothing else -----------------------------------------------------------------
+# --- everything given: a Gaussian process and nothing else ----------------------------------------
 
 
 def test_a_specified_regressor_is_scikit_learns(wave):
@@ -49,33 +65,51 @@ def test_a_specified_regressor_is_scikit_learns(wave):
     theirs = GaussianProcessRegressor(MaxoutKernel(**FIXED), alpha=0.01, optimizer=None).fit(X, y)
     mean, covariance = theirs.predict(new, return_cov=True)
     np.testing.assert_allclose(ours.predict(new), mean, atol=1e-10)
-    np.testing.assert_allclose(ours.predict(new, return_std=True)[1], np.sqrt(np.diag(covariance)), atol=1e-10)
+    np.testing.assert_allclose(
+        ours.predict(new, return_std=True)[1], np.sqrt(np.diag(covariance)), atol=1e-10
+    )
     np.testing.assert_allclose(ours.predict(new, return_cov=True)[1], covariance, atol=1e-10)
     noisy = ours.predict(new, return_cov=True, include_noise=True)[1]
     np.testing.assert_allclose(noisy, covariance + 0.01 * np.eye(20), atol=1e-10)
     np.testing.assert_allclose(
-        ours.predict(new, return_std=True, include_noise=True)[1], np.sqrt(np.diag(covariance) + 0.01), atol=1e-10
+        ours.predict(new, return_std=True, include_noise=True)[1],
+        np.sqrt(np.diag(covariance) + 0.01),
+        atol=1e-10,
     )
-    assert ours.log_marginal_likelihood_ == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-10)
+    assert ours.log_marginal_likelihood_ == pytest.approx(
+        theirs.log_marginal_likelihood_value_, rel=1e-10
+    )
     assert (ours.noise_var_, ours.signal_var_) == (0.01, 1.0)
     assert ours.trials_[0]["depth"] == 3
     assert len(ours.trials_) == 1
 
 
 def test_a_specified_regressor_with_weights_and_equal_rows(wave):
-    """Weights scale the noise; equal rows are merged inside, which must not be seen from outside, the evidence included."""
+    """Weights scale the noise; equal rows are merged inside, which must not be seen from outside,
+    the evidence included.
+    """
     X, y, new = wave
     X, y = np.concatenate([X, X[:7]]), np.concatenate([y, y[:7] + 0.3])
     weight = np.random.default_rng(0).uniform(0.5, 3.0, size=len(X))
-    ours = MaxoutGPRegressor(**FIXED, noise_var=0.01, normalize=None).fit(X, y, sample_weight=weight)
-    theirs = GaussianProcessRegressor(MaxoutKernel(**FIXED), alpha=0.01 / weight, optimizer=None).fit(X, y)
+    ours = MaxoutGPRegressor(**FIXED, noise_var=0.01, normalize=None).fit(
+        X, y, sample_weight=weight
+    )
+    theirs = GaussianProcessRegressor(
+        MaxoutKernel(**FIXED), alpha=0.01 / weight, optimizer=None
+    ).fit(X, y)
     np.testing.assert_allclose(ours.predict(new), theirs.predict(new), atol=1e-10)
-    np.testing.assert_allclose(ours.predict(new, return_std=True)[1], theirs.predict(new, return_std=True)[1], atol=1e-10)
-    assert ours.log_marginal_likelihood_ == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-10)
+    np.testing.assert_allclose(
+        ours.predict(new, return_std=True)[1], theirs.predict(new, return_std=True)[1], atol=1e-10
+    )
+    assert ours.log_marginal_likelihood_ == pytest.approx(
+        theirs.log_marginal_likelihood_value_, rel=1e-10
+    )
     loo = ours.loo_
     for i in range(len(X)):
         rest = np.delete(np.arange(len(X)), i)
-        without = GaussianProcessRegressor(MaxoutKernel(**FIXED), alpha=0.01 / weight[rest], optimizer=None).fit(X[rest], y[rest])
+        without = GaussianProcessRegressor(
+            MaxoutKernel(**FIXED), alpha=0.01 / weight[rest], optimizer=None
+        ).fit(X[rest], y[rest])
         mean, deviation = without.predict(X[i : i + 1], return_std=True)
         assert loo.mean[i] == pytest.approx(mean[0], abs=1e-9)
         assert loo.std[i] == pytest.approx(np.sqrt(deviation[0] ** 2 + 0.01 / weight[i]), rel=1e-8)
@@ -107,7 +141,9 @@ def test_leave_one_out_of_a_classifier_is_refitting():
     loo, right = model.loo_, []
     for i in range(len(X)):
         rest = MaxoutGPClassifier(**arguments).fit(np.delete(X, i, axis=0), np.delete(y, i))
-        np.testing.assert_allclose(loo.decision[i], rest.decision_function(X[i : i + 1])[0], atol=1e-9)
+        np.testing.assert_allclose(
+            loo.decision[i], rest.decision_function(X[i : i + 1])[0], atol=1e-9
+        )
         right.append(rest.predict(X[i : i + 1])[0] == y[i])
     assert loo.accuracy == np.mean(right)
     np.testing.assert_array_equal(loo.prediction == y, right)
@@ -117,23 +153,29 @@ def test_leave_one_out_of_a_classifier_is_refitting():
 def test_the_papers_classification():
     """One-hot minus 0.1, images standardised by themselves, no prior mean."""
     X, y = load_digits(return_X_y=True)
-    model = MaxoutGPClassifier(**FIXED, noise_var=1e-6, signal_var=1.0, normalize="sphere").fit(X[:200], y[:200])
+    model = MaxoutGPClassifier(**FIXED, noise_var=1e-6, signal_var=1.0, normalize="sphere").fit(
+        X[:200], y[:200]
+    )
     rows = (X - X.mean(axis=1, keepdims=True)) / X.std(axis=1, keepdims=True)
     posterior = Posterior(MaxoutKernel(**FIXED), rows[:200], np.eye(10)[y[:200]] - 0.1, 1e-6)
-    np.testing.assert_allclose(model.decision_function(X[200:300]), posterior.mean(rows[200:300]), atol=1e-9)
+    np.testing.assert_allclose(
+        model.decision_function(X[200:300]), posterior.mean(rows[200:300]), atol=1e-9
+    )
     assert model.score(X[200:], y[200:]) > 0.8
 
 
 def test_the_ordered_phase_classifies_as_well_at_any_depth():
     """The paper's failed cells (its figure 3): weight variance 0.1.
 
-    It takes both: the signal variance that is found (with one, the noise hides what points differ by, however exactly it is
-    solved) and distances (without them rounding ends it at depth 13).
+    It takes both: the signal variance that is found (with one, the noise hides what points differ
+    by, however exactly it is solved) and distances (without them rounding ends it at depth 13).
     """
     X, y = load_digits(return_X_y=True)
     accuracy = {}
     for depth in (5, 13, 21, 100):
-        model = MaxoutGPClassifier(depth, 2, 0.1, 0.34, "nngp", 1e-10, normalize="sphere").fit(X[:500], y[:500])
+        model = MaxoutGPClassifier(depth, 2, 0.1, 0.34, "nngp", 1e-10, normalize="sphere").fit(
+            X[:500], y[:500]
+        )
         accuracy[depth] = model.score(X[500:], y[500:])
         assert model.noise_var_ == 1e-10
         assert model.report_.added == 0.0
@@ -141,12 +183,18 @@ def test_the_ordered_phase_classifies_as_well_at_any_depth():
     assert max(accuracy.values()) - min(accuracy.values()) < 0.002
 
 
-# --- choosing --------------------------------------------------------------------------------------------------------
+# --- choosing -------------------------------------------------------------------------------------
 
 
 def test_what_is_given_stays(wave):
     X, y, _ = wave
-    for name, value in {**FIXED, "noise_var": 0.02, "signal_var": 1.7, "kind": "ntk", "rank": 3}.items():
+    for name, value in {
+        **FIXED,
+        "noise_var": 0.02,
+        "signal_var": 1.7,
+        "kind": "ntk",
+        "rank": 3,
+    }.items():
         model = MaxoutGPRegressor(**{name: value}, max_trials=6, random_state=0).fit(X, y)
         if name in ("noise_var", "signal_var"):
             assert getattr(model, f"{name}_") == pytest.approx(value, rel=1e-12)
@@ -167,8 +215,16 @@ def test_choosing_is_good_enough_and_says_what_it_did(wave):
     scores = [trial["score"] for trial in model.trials_]
     assert scores == sorted(scores, reverse=True)
     assert set(model.trials_[0]) == {
-        "depth", "rank", "weight_var", "bias_var", "kind", "noise_ratio", "score", "places", "seconds",
-    }  # fmt: skip
+        "depth",
+        "rank",
+        "weight_var",
+        "bias_var",
+        "kind",
+        "noise_ratio",
+        "score",
+        "places",
+        "seconds",
+    }
     assert model.kernel_.depth == model.trials_[0]["depth"]
     again = MaxoutGPRegressor(random_state=0).fit(X, y)
     np.testing.assert_array_equal(model.predict(new), again.predict(new))
@@ -179,7 +235,9 @@ def test_a_seed_makes_it_repeatable_where_a_subset_is_used(monkeypatch):
 
     monkeypatch.setattr(choice, "LARGEST", 60)
     X, y = load_breast_cancer(return_X_y=True)
-    one, two = (MaxoutGPClassifier(max_trials=10, random_state=3).fit(X[:200], y[:200]) for _ in range(2))
+    one, two = (
+        MaxoutGPClassifier(max_trials=10, random_state=3).fit(X[:200], y[:200]) for _ in range(2)
+    )
     np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
     assert {trial["places"] for trial in one.trials_} == {60, 200}  # and the best few again, on all
     assert one.score(X[200:], y[200:]) > 0.93
@@ -202,12 +260,14 @@ def test_signal_is_found_for_a_given_noise(wave):
     evidences = {}
     for factor in (0.25, 1.0, 4.0):
         kernel = {name: getattr(model.kernel_, name) for name in FIXED}
-        other = MaxoutGPRegressor(**kernel, noise_var=0.01, signal_var=model.signal_var_ * factor).fit(X, y - y.mean())
+        other = MaxoutGPRegressor(
+            **kernel, noise_var=0.01, signal_var=model.signal_var_ * factor
+        ).fit(X, y - y.mean())
         evidences[factor] = other.log_marginal_likelihood_
     assert max(evidences, key=evidences.get) == 1.0
 
 
-# --- probabilities ---------------------------------------------------------------------------------------------------
+# --- probabilities --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer, load_digits])
@@ -221,7 +281,8 @@ def test_probabilities(load):
     assert probability.min() > 0.0
     np.testing.assert_array_equal(model.classes_[probability.argmax(axis=1)], model.predict(new))
     np.testing.assert_allclose(model.predict_log_proba(new), np.log(probability))
-    # Better than the softmax of the mean, which knows no scale, and than what is known of the classes alone.
+    # Better than the softmax of the mean, which knows no scale, and than what is known of the
+    # classes alone.
     mean = model._means(model._posterior.mean(model._inputs(new)))
     plain = np.exp(mean) / np.exp(mean).sum(axis=1, keepdims=True)
     assert log_loss(label, probability) < 0.5 * log_loss(label, plain)
@@ -237,14 +298,16 @@ def test_far_away_nothing_is_certain():
     assert far < 0.99
 
 
-# --- where people use estimators ----------------------------------------------------------------------------------------
+# --- where people use estimators ------------------------------------------------------------------
 
 
 def test_pipelines_grids_clones_pickles():
     X, y = load_iris(return_X_y=True)
     quick = MaxoutGPClassifier(max_trials=4, random_state=0)
     assert cross_val_score(make_pipeline(StandardScaler(), quick), X, y, cv=3).mean() > 0.93
-    search = GridSearchCV(MaxoutGPClassifier(**{**FIXED, "depth": None}, noise_var=0.1), {"depth": [1, 4]}, cv=3).fit(X, y)
+    search = GridSearchCV(
+        MaxoutGPClassifier(**{**FIXED, "depth": None}, noise_var=0.1), {"depth": [1, 4]}, cv=3
+    ).fit(X, y)
     assert search.best_params_["depth"] in (1, 4)
     model = quick.fit(X, y)
     assert clone(model).get_params() == model.get_params()
@@ -259,7 +322,9 @@ def test_frames_and_their_names(frame):
     table = frame(dict(zip(names, X.T, strict=True)))
     model = MaxoutGPClassifier(**FIXED).fit(table, y)
     assert list(model.feature_names_in_) == names
-    np.testing.assert_array_equal(model.predict(table), MaxoutGPClassifier(**FIXED).fit(X, y).predict(X))
+    np.testing.assert_array_equal(
+        model.predict(table), MaxoutGPClassifier(**FIXED).fit(X, y).predict(X)
+    )
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(table[names[::-1]])
 
@@ -289,7 +354,10 @@ def test_several_targets():
     assert model.noise_var_.shape == (3,)
     assert model.loo_.mean.shape == y.shape
     specified = {**FIXED, "noise_var": 0.1}
-    joint, single = MaxoutGPRegressor(**specified).fit(X, y), MultiOutputRegressor(MaxoutGPRegressor(**specified)).fit(X, y)
+    joint, single = (
+        MaxoutGPRegressor(**specified).fit(X, y),
+        MultiOutputRegressor(MaxoutGPRegressor(**specified)).fit(X, y),
+    )
     np.testing.assert_allclose(joint.predict(X), single.predict(X))
     assert MaxoutGPRegressor(**specified).fit(X, y[:, :1]).predict(X).shape == (20, 1)
 
@@ -305,36 +373,50 @@ def test_samples(wave):
 
 def test_single_precision(wave):
     X, y, new = wave
-    single, double = (MaxoutGPRegressor(**FIXED, noise_var=0.01, dtype=dtype).fit(X, y) for dtype in ("float32", "float64"))
+    single, double = (
+        MaxoutGPRegressor(**FIXED, noise_var=0.01, dtype=dtype).fit(X, y)
+        for dtype in ("float32", "float64")
+    )
     np.testing.assert_allclose(single.predict(new), double.predict(new), atol=1e-3)
 
 
-# --- data that are not nice ----------------------------------------------------------------------------------------------
+# --- data that are not nice -----------------------------------------------------------------------
 
 
 def test_equal_rows_with_other_labels():
     X = np.repeat([[0.0, 0.0], [1.0, 1.0], [3.0, 1.0], [4.0, 4.0], [2.0, 5.0]], 20, axis=0)
     y = np.concatenate(
-        [np.repeat([0, 1], [15, 5]), np.repeat([0, 1], [2, 18]), np.repeat([0, 1], [10, 10]), np.zeros(20), np.ones(20)]
+        [
+            np.repeat([0, 1], [15, 5]),
+            np.repeat([0, 1], [2, 18]),
+            np.repeat([0, 1], [10, 10]),
+            np.zeros(20),
+            np.ones(20),
+        ]
     )
     model = MaxoutGPClassifier(random_state=0).fit(X, y.astype(int))
     probability = model.predict_proba(X[::20])[:, 1]
     np.testing.assert_allclose(probability, [0.25, 0.9, 0.5, 0.0, 1.0], atol=0.15)
-    assert MaxoutGPClassifier(**FIXED, noise_var=0.0).fit(X, y.astype(int)).report_.added == 0.0  # merged, so not singular
+    # merged, so not singular
+    assert MaxoutGPClassifier(**FIXED, noise_var=0.0).fit(X, y.astype(int)).report_.added == 0.0
 
 
 def test_weights_are_counts():
     X, y = load_wine(return_X_y=True)
     weight = np.random.default_rng(0).integers(0, 4, size=len(X))
     weighted = MaxoutGPClassifier(random_state=0, max_trials=6).fit(X, y, sample_weight=weight)
-    repeated = MaxoutGPClassifier(random_state=0, max_trials=6).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    repeated = MaxoutGPClassifier(random_state=0, max_trials=6).fit(
+        np.repeat(X, weight, axis=0), np.repeat(y, weight)
+    )
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
     assert np.isnan(weighted.loo_.decision[weight == 0]).all()
     assert not np.isnan(weighted.loo_.decision[weight > 0]).any()
 
 
 def test_what_is_left_out_of_a_place():
-    """One row where rows are equal by chance, all of them where they may be copies; a row with all of its weight."""
+    """One row where rows are equal by chance, all of them where they may be copies; a row with all
+    of its weight.
+    """
     rng = np.random.default_rng(0)
     coarse, fine = rng.integers(0, 3, size=(200, 4)).astype(float), rng.normal(size=(200, 4))
     rule = (coarse[:, :1] > coarse[:, 1:2]).astype(float)  # no two equal rows disagree
@@ -347,14 +429,19 @@ def test_what_is_left_out_of_a_place():
     copies = Observations.of(fine[again], rule[again])
     np.testing.assert_array_equal(copies.part, copies.weight)
     assert copies.weight.max() > 1.0
-    noisy = Observations.of(fine[again], rng.normal(size=(200, 1)))  # equal rows that disagree are no copies
+    # equal rows that disagree are no copies
+    noisy = Observations.of(fine[again], rng.normal(size=(200, 1)))
     np.testing.assert_allclose(noisy.part, 1.0)
     some = noisy.subset(np.arange(0, len(noisy), 2))
-    np.testing.assert_allclose(some.y[:, 0], np.bincount(some.place, weights=some.row_y[:, 0]) / np.bincount(some.place))
+    np.testing.assert_allclose(
+        some.y[:, 0], np.bincount(some.place, weights=some.row_y[:, 0]) / np.bincount(some.place)
+    )
 
 
 def test_a_rule_over_few_values_is_remembered():
-    """Most rows of such a table were seen before: leaving all equal ones out says that nothing helps, and all becomes noise."""
+    """Most rows of such a table were seen before: leaving all equal ones out says that nothing
+    helps, and all becomes noise.
+    """
     X = np.random.default_rng(0).integers(0, 2, size=(600, 7)).astype(float)
     y = X.sum(axis=1) == 3
     model = MaxoutGPClassifier(random_state=0).fit(X[:200], y[:200])
@@ -363,7 +450,9 @@ def test_a_rule_over_few_values_is_remembered():
 
 @pytest.mark.parametrize("change", ["bootstrap", "two rows of weight two", "all of weight ten"])
 def test_copies_do_not_vouch_for_each_other(change):
-    """A copy predicts its original perfectly: choosing must not take that for a world without noise."""
+    """A copy predicts its original perfectly: choosing must not take that for a world without
+    noise.
+    """
     X, y = load_diabetes(return_X_y=True)
     rng = np.random.default_rng(0)
     order = rng.permutation(len(X))
@@ -376,14 +465,18 @@ def test_copies_do_not_vouch_for_each_other(change):
     else:
         weight[:] = 10.0
     plain = MaxoutGPRegressor(random_state=0, max_trials=8).fit(X[order[:300]], y[order[:300]])
-    model = MaxoutGPRegressor(random_state=0, max_trials=8).fit(X[train], y[train], sample_weight=weight)
+    model = MaxoutGPRegressor(random_state=0, max_trials=8).fit(
+        X[train], y[train], sample_weight=weight
+    )
     assert 0.3 < model.noise_var_ / np.median(weight) / plain.noise_var_ < 3.0
     assert model.score(X[test], y[test]) > plain.score(X[test], y[test]) - 0.1
     X, y = load_breast_cancer(return_X_y=True)
     order = rng.permutation(len(X))
     train, test = order[:300], order[300:]
     train = rng.choice(train, 300) if change == "bootstrap" else train
-    classifier = MaxoutGPClassifier(random_state=0, max_trials=8).fit(X[train], y[train], sample_weight=weight)
+    classifier = MaxoutGPClassifier(random_state=0, max_trials=8).fit(
+        X[train], y[train], sample_weight=weight
+    )
     assert log_loss(y[test], classifier.predict_proba(X[test])) < 0.2
 
 
@@ -403,7 +496,12 @@ def test_few_samples(n):
         text = f"X has only {n} distinct row.* no kernel can be chosen"
         return pytest.warns(AccuracyWarning, match=text) if n < 4 else contextlib.nullcontext()
 
-    with few(), pytest.warns(AccuracyWarning, match="all targets are the same") if n == 1 else contextlib.nullcontext():
+    with (
+        few(),
+        pytest.warns(AccuracyWarning, match="all targets are the same")
+        if n == 1
+        else contextlib.nullcontext(),
+    ):
         model = MaxoutGPRegressor().fit(X, y)
     mean, deviation = model.predict(X, return_std=True)
     assert np.isfinite(mean).all()
@@ -418,9 +516,15 @@ def test_few_samples(n):
 def test_targets_of_any_scale():
     X = np.linspace(-1.0, 1.0, 40)[:, None]
     y = np.sin(3.0 * X[:, 0])
-    plain = MaxoutGPRegressor(random_state=0, max_trials=4).fit(X, y).predict(X[:5], return_std=True)
+    plain = (
+        MaxoutGPRegressor(random_state=0, max_trials=4).fit(X, y).predict(X[:5], return_std=True)
+    )
     for scale in (1e140, 1e-140):
-        scaled = MaxoutGPRegressor(random_state=0, max_trials=4).fit(X, scale * y).predict(X[:5], return_std=True)
+        scaled = (
+            MaxoutGPRegressor(random_state=0, max_trials=4)
+            .fit(X, scale * y)
+            .predict(X[:5], return_std=True)
+        )
         np.testing.assert_allclose(np.array(scaled) / scale, plain, rtol=1e-6)
     with pytest.raises(InputError, match=r"y must be below 1e\+150, .* got \d\.\de\+200"):
         MaxoutGPRegressor().fit(X, y / y[0] * 1e200)
@@ -429,7 +533,9 @@ def test_targets_of_any_scale():
     np.testing.assert_allclose(model.predict(X), 1e6)
 
 
-@pytest.mark.parametrize(("name", "value"), [("random_state", -1), ("random_state", "a"), ("progress", "x")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("random_state", -1), ("random_state", "a"), ("progress", "x")]
+)
 def test_parameters_that_are_not_of_the_kernel(name, value):
     with pytest.raises(InputError, match=f"{name} must be"):
         MaxoutGPRegressor(**{name: value}).fit(np.eye(5), np.arange(5.0))
@@ -445,9 +551,14 @@ def test_a_label_with_one_member():
 
 def test_constant_columns_and_targets(wave):
     X, y, new = wave
-    wide, wide_new = (np.column_stack([part, np.full(len(part), 0.1), np.zeros(len(part))]) for part in (X, new))
-    # The kernel sees |x|²/d: two more columns, of zeros, are another scale of the inputs and nothing else.
-    assert np.isfinite(MaxoutGPRegressor(random_state=0, max_trials=4).fit(wide, y).predict(wide_new)).all()
+    wide, wide_new = (
+        np.column_stack([part, np.full(len(part), 0.1), np.zeros(len(part))]) for part in (X, new)
+    )
+    # The kernel sees |x|²/d: two more columns, of zeros, are another scale of the inputs and
+    # nothing else.
+    assert np.isfinite(
+        MaxoutGPRegressor(random_state=0, max_trials=4).fit(wide, y).predict(wide_new)
+    ).all()
     with pytest.warns(AccuracyWarning, match="X has only 1 distinct row, "):
         nothing = MaxoutGPRegressor(random_state=0).fit(np.full((20, 3), 7.0), np.arange(20.0))
     np.testing.assert_allclose(nothing.predict([[7.0, 7.0, 7.0]]), [9.5], atol=1e-6)
@@ -463,7 +574,9 @@ def test_the_columns_units_do_not_matter(wave, scale):
     factors = np.array([scale, 1.0])
     plain = MaxoutGPRegressor(random_state=0, max_trials=6).fit(X, y)
     scaled = MaxoutGPRegressor(random_state=0, max_trials=6).fit(X * factors, y)
-    np.testing.assert_allclose(scaled.predict(new * factors), plain.predict(new), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        scaled.predict(new * factors), plain.predict(new), rtol=1e-4, atol=1e-5
+    )
     units = MaxoutGPRegressor(random_state=0, max_trials=6).fit(X, 1e6 * y - 3e7)
     np.testing.assert_allclose(units.predict(new), 1e6 * plain.predict(new) - 3e7, rtol=1e-6)
 
@@ -485,12 +598,27 @@ def test_more_columns_than_rows_and_one_column():
         ({"depth": 0}, "depth must be a positive integer"),
         ({"rank": 1.5}, "rank must be a positive integer"),
         ({"weight_var": -1.0}, "weight_var must be a finite number above 0"),
-        ({"weight_var": [1.0, 1.0]}, "weight_var has a value for each layer, so depth must be given, too"),
+        (
+            {"weight_var": [1.0, 1.0]},
+            "weight_var has a value for each layer, so depth must be given, too",
+        ),
         ({"bias_var": "big"}, "bias_var must be a number or a sequence"),
         ({"kind": "cnn"}, "kind must be one of 'nngp', 'ntk', got 'cnn'"),
-        ({"noise_var": -1.0}, r"noise_var must be a finite number at least 0 and at most 1e\+200, got -1.0"),
-        ({"signal_var": 0.0}, r"signal_var must be a finite number above 0 and at most 1e\+200, got 0.0"),
-        ({"normalize": "rows"}, r"normalize must be 'standard' \(columns\), 'sphere' \(rows\) or None, got 'rows'"),
+        (
+            {"noise_var": -1.0},
+            r"noise_var must be a finite number at least 0 and at most 1e\+200, "
+            r"got -1.0",
+        ),
+        (
+            {"signal_var": 0.0},
+            r"signal_var must be a finite number above 0 and at most 1e\+200, "
+            r"got 0.0",
+        ),
+        (
+            {"normalize": "rows"},
+            r"normalize must be 'standard' \(columns\), 'sphere' \(rows\) or "
+            r"None, got 'rows'",
+        ),
         ({"dtype": "float16"}, "dtype must be 'float64' or 'float32'"),
         ({"max_trials": 0}, "max_trials must be a positive integer"),
     ],

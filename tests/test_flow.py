@@ -1,4 +1,6 @@
-"""Gradient flow: against an ODE solver, against simulated networks' linear dynamics, and in its two limits."""
+"""Gradient flow: against an ODE solver, against simulated networks' linear dynamics, and in its two
+limits.
+"""
 
 import numpy as np
 import pytest
@@ -17,13 +19,20 @@ def problem():
 
 @pytest.mark.parametrize("ridge", [0.0, 0.5])
 def test_mean_solves_the_differential_equation(problem, ridge):
-    """The mean network starts at zero: g' = -Θ (g - y) - ridge g on the training points, and the new ones follow."""
+    """The mean network starts at zero: g' = -Θ (g - y) - ridge g on the training points, and the
+    new ones follow.
+    """
     X, y, new = problem
     kernel = MaxoutKernel(2, 3, 0.7, 0.2, "ntk")
     theta, cross = kernel(X), kernel(new, X)
     # With a pull to the start, new points follow the weights a: f = Θ a, a' = -(f - y) - ridge a.
     solution = solve_ivp(
-        lambda t, a: -(theta @ a - y) - ridge * a, (0.0, 0.8), np.zeros(12), rtol=1e-10, atol=1e-12, method="LSODA"
+        lambda t, a: -(theta @ a - y) - ridge * a,
+        (0.0, 0.8),
+        np.zeros(12),
+        rtol=1e-10,
+        atol=1e-12,
+        method="LSODA",
     )
     flow = GradientFlow(kernel, X, y, ridge)
     np.testing.assert_allclose(flow.mean(new, 0.8), cross @ solution.y[:, -1], atol=1e-7)
@@ -34,15 +43,22 @@ def test_distribution_over_initialisations(problem):
     X, y, new = problem
     kernel = NetworkKernel([ReLU(), ReLU()], weight_var=1.5, bias_var=0.1)
     both = np.concatenate([X, new])
-    prior, theta = kernel(both), NetworkKernel([ReLU(), ReLU()], weight_var=1.5, bias_var=0.1, kind="ntk")(both)
-    start = np.random.default_rng(1).multivariate_normal(np.zeros(16), prior, size=40_000, method="eigh")
+    prior, theta = (
+        kernel(both),
+        NetworkKernel([ReLU(), ReLU()], weight_var=1.5, bias_var=0.1, kind="ntk")(both),
+    )
+    start = np.random.default_rng(1).multivariate_normal(
+        np.zeros(16), prior, size=40_000, method="eigh"
+    )
     f, steps = start.copy(), 4000
     for _ in range(steps):  # Euler's method on f' = -Θ (f - y)
         f -= (1.0 / steps) * 0.5 * (f[:, :12] - y) @ theta[:12]
     mean, covariance = GradientFlow(kernel, X, y).mean_and_covariance(new, 0.5)
     error = np.sqrt(np.diag(covariance) / 40_000)
     assert np.all(np.abs(f[:, 12:].mean(axis=0) - mean) < 5.0 * error + 1e-3)
-    np.testing.assert_allclose(np.cov(f[:, 12:].T), covariance, atol=0.03 * np.abs(covariance).max())
+    np.testing.assert_allclose(
+        np.cov(f[:, 12:].T), covariance, atol=0.03 * np.abs(covariance).max()
+    )
 
 
 def test_limits(problem):
@@ -54,7 +70,9 @@ def test_limits(problem):
     np.testing.assert_allclose(mean, 0.0, atol=1e-14)
     np.testing.assert_allclose(covariance, nngp(new), rtol=1e-12)
     mean, covariance = flow.mean_and_covariance(new)  # kernel regression
-    np.testing.assert_allclose(mean[:, 0], kernel(new, X) @ np.linalg.solve(kernel(X), y), rtol=1e-8)
+    np.testing.assert_allclose(
+        mean[:, 0], kernel(new, X) @ np.linalg.solve(kernel(X), y), rtol=1e-8
+    )
     np.testing.assert_allclose(mean[:, 1], 2.0 * mean[:, 0])
     np.testing.assert_allclose(flow.mean(new, 1e9), flow.mean(new), rtol=1e-7)
     gain = np.linalg.solve(kernel(X), kernel(X, new)).T
@@ -74,7 +92,9 @@ def test_equal_points_are_not_resolved(problem):
 
 def test_bad_input(problem):
     X, y, _ = problem
-    with pytest.raises(InputError, match="time must be a number of at least 0, or infinite, got -1"):
+    with pytest.raises(
+        InputError, match="time must be a number of at least 0, or infinite, got -1"
+    ):
         GradientFlow(MaxoutKernel(2, 2), X, y).mean(X, -1)
     with pytest.raises(InputError, match="kernel must be"):
         GradientFlow("ntk", X, y)

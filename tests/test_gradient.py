@@ -8,11 +8,16 @@ KERNELS = [
     MaxoutKernel(5, 4, weight_var=4.83, bias_var=0.34),
     MaxoutKernel(21, 2, weight_var=0.8, bias_var=0.1),
     MaxoutKernel(3, 4, weight_var=[0.5, 1.0, 0.8, 1.5], bias_var=[0.1, 0.5, 0.01, 0.2]),
-    NetworkKernel([Maxout(2), Maxout(1), LeakyReLU(0.3), Abs(), ReLU()], weight_var=0.9, bias_var=0.2),
+    NetworkKernel(
+        [Maxout(2), Maxout(1), LeakyReLU(0.3), Abs(), ReLU()], weight_var=0.9, bias_var=0.2
+    ),
     NetworkKernel([Tanh(), Tanh()], weight_var=1.5, bias_var=0.1),
-    NetworkKernel([Tanh(), GELU()], weight_var=[30.0, 200.0, 2.0], bias_var=[0.1, 0.5, 0.1]),  # real degrees
+    # real degrees
+    NetworkKernel([Tanh(), GELU()], weight_var=[30.0, 200.0, 2.0], bias_var=[0.1, 0.5, 0.1]),
     NetworkKernel([Erf(), GELU(), Erf()], weight_var=[1e4, 1e5, 50.0, 1.0], bias_var=0.3),
-    NetworkKernel([Maxout(3), Erf(), GELU(), Maxout(2)], weight_var=0.9, bias_var=[0.2, 0.1, 0.1, 0.05, 0.3]),
+    NetworkKernel(
+        [Maxout(3), Erf(), GELU(), Maxout(2)], weight_var=0.9, bias_var=[0.2, 0.1, 0.1, 0.05, 0.3]
+    ),
 ]
 
 
@@ -36,7 +41,9 @@ def test_against_central_differences(kernel, kind):
     for index, unit in enumerate(np.eye(len(kernel.theta))):
         at = {k: kernel.clone_with_theta(kernel.theta + k * step * unit)(X) for k in (-2, -1, 1, 2)}
         central = (8.0 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12.0 * step)
-        np.testing.assert_allclose(gradient[..., index], central, rtol=1e-6, atol=1e-7 * np.abs(central).max())
+        np.testing.assert_allclose(
+            gradient[..., index], central, rtol=1e-6, atol=1e-7 * np.abs(central).max()
+        )
 
 
 def test_order_is_that_of_theta():
@@ -61,7 +68,10 @@ def test_a_zero_bias_is_fixed():
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])
 def test_single_precision(kind):
     X = points()
-    for kernel in (MaxoutKernel(5, 4, weight_var=0.7, bias_var=0.3, kind=kind), NetworkKernel([Tanh()] * 2, kind=kind)):
+    for kernel in (
+        MaxoutKernel(5, 4, weight_var=0.7, bias_var=0.3, kind=kind),
+        NetworkKernel([Tanh()] * 2, kind=kind),
+    ):
         _, double = kernel(X, eval_gradient=True)
         kernel.dtype = "float32"
         _, single = kernel(X, eval_gradient=True)

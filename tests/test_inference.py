@@ -1,4 +1,6 @@
-"""Posteriors against scikit-learn's, refitting, differences, high precision, and what happens when things go wrong."""
+"""Posteriors against scikit-learn's, refitting, differences, high precision, and what happens when
+things go wrong.
+"""
 
 import contextlib
 import math
@@ -29,7 +31,7 @@ def table():
     return X, np.column_stack([np.sin(X.sum(axis=1)), X[:, 0] ** 2]), new
 
 
-# --- the packed factorisation -----------------------------------------------------------------------------------------
+# --- the packed factorisation ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -57,16 +59,24 @@ def test_packed_against_dense(n, dtype, block, monkeypatch):
     half = np.asfortranarray(b.astype(dtype))
     matrix.forward(half)
     tolerance = 1e-9 if dtype == "float64" else 1e-3
-    np.testing.assert_allclose((half.astype(float) ** 2).sum(axis=0), (b * expected).sum(axis=0), rtol=tolerance)
-    assert matrix.log_determinant() == pytest.approx(np.linalg.slogdet(dense)[1], rel=1e-4, abs=1e-5)
+    np.testing.assert_allclose(
+        (half.astype(float) ** 2).sum(axis=0), (b * expected).sum(axis=0), rtol=tolerance
+    )
+    assert matrix.log_determinant() == pytest.approx(
+        np.linalg.slogdet(dense)[1], rel=1e-4, abs=1e-5
+    )
     inverse = np.diag(np.linalg.inv(dense))
-    np.testing.assert_allclose(matrix.inverse().diagonal(), inverse, rtol=1e-10 if dtype == "float64" else 1e-3)
+    np.testing.assert_allclose(
+        matrix.inverse().diagonal(), inverse, rtol=1e-10 if dtype == "float64" else 1e-3
+    )
     if n > 100:
         assert sum(shares) == pytest.approx(1.0, abs=0.05)
 
 
 def test_packed_in_several_passes(monkeypatch):
-    """Tables that do not fit their memory cut the layers into runs, with distances and tangents kept in packed memory between."""
+    """Tables that do not fit their memory cut the layers into runs, with distances and tangents
+    kept in packed memory between.
+    """
     from mnngp.kernels import matrix as matrix_module
 
     X = np.random.default_rng(0).normal(size=(101, 3))
@@ -91,7 +101,7 @@ def test_a_matrix_that_is_not_positive_definite_is_noticed():
         assert matrix.factor() == row + 1
 
 
-# --- the posterior ----------------------------------------------------------------------------------------------------
+# --- the posterior --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])
@@ -99,13 +109,22 @@ def test_a_matrix_that_is_not_positive_definite_is_noticed():
 def test_posterior_against_scikit_learn(table, kind, weight_var):
     X, y, new = table
     kernel = MaxoutKernel(3, 3, weight_var, 0.3, kind)
-    ours, theirs = Posterior(kernel, X, y, 1e-3), GaussianProcessRegressor(kernel, alpha=1e-3, optimizer=None).fit(X, y)
+    ours, theirs = (
+        Posterior(kernel, X, y, 1e-3),
+        GaussianProcessRegressor(kernel, alpha=1e-3, optimizer=None).fit(X, y),
+    )
     mean, covariance = theirs.predict(new, return_cov=True)
     np.testing.assert_allclose(ours.mean(new), mean, atol=1e-9)
-    for result, expected in zip(ours.mean_and_covariance(new), (mean, covariance[..., 0]), strict=True):
+    for result, expected in zip(
+        ours.mean_and_covariance(new), (mean, covariance[..., 0]), strict=True
+    ):
         np.testing.assert_allclose(result, expected, atol=1e-9)
-    np.testing.assert_allclose(ours.mean_and_variance(new)[1], np.diag(covariance[..., 0]), atol=1e-9)
-    assert ours.log_marginal_likelihood() == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-9)
+    np.testing.assert_allclose(
+        ours.mean_and_variance(new)[1], np.diag(covariance[..., 0]), atol=1e-9
+    )
+    assert ours.log_marginal_likelihood() == pytest.approx(
+        theirs.log_marginal_likelihood_value_, rel=1e-9
+    )
     assert (ours.report.contraction < 1e-3) == (kind == "nngp" and weight_var == 0.05)
     one = Posterior(kernel, X, y[:, 1], 1e-3)
     np.testing.assert_allclose(one.mean(new), mean[:, 1], atol=1e-9)
@@ -117,28 +136,42 @@ def test_signal_and_noise_of_each_target(table):
     ours = Posterior(MaxoutKernel(2, 4), X, y[:, 0], noise, signal_var=3.0)
     from sklearn.gaussian_process.kernels import ConstantKernel
 
-    theirs = GaussianProcessRegressor(ConstantKernel(3.0) * MaxoutKernel(2, 4), alpha=noise, optimizer=None).fit(X, y[:, 0])
+    theirs = GaussianProcessRegressor(
+        ConstantKernel(3.0) * MaxoutKernel(2, 4), alpha=noise, optimizer=None
+    ).fit(X, y[:, 0])
     mean, deviation = theirs.predict(new, return_std=True)
     np.testing.assert_allclose(ours.mean(new), mean, atol=1e-11)
     np.testing.assert_allclose(np.sqrt(ours.mean_and_variance(new)[1]), deviation, atol=1e-9)
-    assert ours.log_marginal_likelihood() == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-11)
+    assert ours.log_marginal_likelihood() == pytest.approx(
+        theirs.log_marginal_likelihood_value_, rel=1e-11
+    )
 
 
 def test_targets_are_divided_in_place(table):
     X, y, new = table
     units = np.arange(2.0, 2.0 + y.shape[1])
-    ours, divided = (Posterior(MaxoutKernel(2, 4), X, targets, 0.1, signal_var=3.0) for targets in (y, y / units))
+    ours, divided = (
+        Posterior(MaxoutKernel(2, 4), X, targets, 0.1, signal_var=3.0) for targets in (y, y / units)
+    )
     ours.precision()
     ours.divide_targets(units)
-    np.testing.assert_allclose(ours.mean_and_variance(new)[1], divided.mean_and_variance(new)[1], rtol=1e-10)
+    np.testing.assert_allclose(
+        ours.mean_and_variance(new)[1], divided.mean_and_variance(new)[1], rtol=1e-10
+    )
     np.testing.assert_allclose(ours.mean(new), divided.mean(new), rtol=1e-10)
-    np.testing.assert_allclose(ours.leave_one_out().log_density, divided.leave_one_out().log_density, rtol=1e-10)
-    assert ours.log_marginal_likelihood() == pytest.approx(divided.log_marginal_likelihood(), rel=1e-11)
+    np.testing.assert_allclose(
+        ours.leave_one_out().log_density, divided.leave_one_out().log_density, rtol=1e-10
+    )
+    assert ours.log_marginal_likelihood() == pytest.approx(
+        divided.log_marginal_likelihood(), rel=1e-11
+    )
 
 
 @pytest.mark.parametrize(("weight_var", "depth", "noise"), [(1.0, 3, 1e-2), (0.1, 12, 1e-15)])
 def test_leave_one_out_is_refitting(table, weight_var, depth, noise):
-    """The second is in the ordered phase, with a noise of the size of what is left of the signal."""
+    """The second is in the ordered phase, with a noise of the size of what is left of the
+    signal.
+    """
     X, y, _ = table
     kernel = MaxoutKernel(depth, 2, weight_var, 0.3)
     posterior = Posterior(kernel, X, y, noise)
@@ -148,10 +181,15 @@ def test_leave_one_out_is_refitting(table, weight_var, depth, noise):
         mean, variance = rest.mean_and_variance(X[i : i + 1])
         np.testing.assert_allclose(result.mean[i], mean[0], rtol=1e-7, atol=1e-9)
         assert result.variance[i] == pytest.approx(variance[0] + noise, rel=1e-7)
-    density = -0.5 * ((y - result.mean) ** 2 / result.variance[:, None] + np.log(2.0 * np.pi * result.variance)[:, None])
+    density = -0.5 * (
+        (y - result.mean) ** 2 / result.variance[:, None]
+        + np.log(2.0 * np.pi * result.variance)[:, None]
+    )
     np.testing.assert_allclose(result.log_density, density, rtol=1e-6)
     fresh = Posterior(kernel, X, y, noise)
-    np.testing.assert_allclose(fresh.precision(np.array([5, 3])), posterior.precision()[[5, 3]], rtol=1e-7)
+    np.testing.assert_allclose(
+        fresh.precision(np.array([5, 3])), posterior.precision()[[5, 3]], rtol=1e-7
+    )
 
 
 def test_chunks_do_not_matter(table, monkeypatch):
@@ -165,7 +203,9 @@ def test_chunks_do_not_matter(table, monkeypatch):
     np.testing.assert_allclose(again, mean, rtol=1e-12)
     np.testing.assert_allclose(other, variance, rtol=1e-10)
     np.testing.assert_allclose(posterior.mean(np.tile(new, (10, 1))), mean, rtol=1e-12)
-    np.testing.assert_allclose(posterior.precision(np.arange(len(X))), posterior.precision(), rtol=1e-10)
+    np.testing.assert_allclose(
+        posterior.precision(np.arange(len(X))), posterior.precision(), rtol=1e-10
+    )
 
 
 def test_new_points_are_held_one_part_at_a_time(monkeypatch):
@@ -184,11 +224,17 @@ def test_new_points_are_held_one_part_at_a_time(monkeypatch):
 
 def test_single_precision(table):
     X, y, new = table
-    double, single = (Posterior(MaxoutKernel(3, 4, dtype=dtype), X, y, 1e-2) for dtype in ("float64", "float32"))
+    double, single = (
+        Posterior(MaxoutKernel(3, 4, dtype=dtype), X, y, 1e-2) for dtype in ("float64", "float32")
+    )
     # measured: 3e-6 and 1e-6
     np.testing.assert_allclose(single.mean(new), double.mean(new), atol=1e-4)
-    np.testing.assert_allclose(single.mean_and_variance(new)[1], double.mean_and_variance(new)[1], atol=1e-4)
-    np.testing.assert_allclose(single.mean_and_covariance(new)[1], double.mean_and_covariance(new)[1], atol=1e-4)
+    np.testing.assert_allclose(
+        single.mean_and_variance(new)[1], double.mean_and_variance(new)[1], atol=1e-4
+    )
+    np.testing.assert_allclose(
+        single.mean_and_covariance(new)[1], double.mean_and_covariance(new)[1], atol=1e-4
+    )
     assert single._factor.packed.memory.dtype == np.float32
 
 
@@ -201,7 +247,9 @@ def test_samples_have_the_posterior_moments(table):
     scale = np.sqrt(np.diag(covariance))
     np.testing.assert_allclose(drawn.mean(axis=2), mean, atol=5.0 * scale.max() / math.sqrt(20_000))
     for target in range(2):
-        np.testing.assert_allclose(np.cov(drawn[:, target]), covariance, atol=0.05 * scale.max() ** 2)
+        np.testing.assert_allclose(
+            np.cov(drawn[:, target]), covariance, atol=0.05 * scale.max() ** 2
+        )
     np.testing.assert_array_equal(drawn, posterior.sample(new[:5], 20_000, seed=0))
     assert Posterior(MaxoutKernel(2, 3), X, y[:, 0], 1e-2).sample(new, 3).shape == (23, 3)
 
@@ -211,17 +259,24 @@ def test_points_without_prior_variance():
     X = np.array([[0.0, 0.0], [1.0, 0.5], [-1.0, 2.0], [0.3, -0.7]])
     y = np.array([5.0, 1.0, 2.0, 3.0])
     kernel = MaxoutKernel(2, 3, bias_var=0.0)
-    ours, theirs = Posterior(kernel, X, y, 0.1), GaussianProcessRegressor(kernel, alpha=0.1, optimizer=None).fit(X, y)
+    ours, theirs = (
+        Posterior(kernel, X, y, 0.1),
+        GaussianProcessRegressor(kernel, alpha=0.1, optimizer=None).fit(X, y),
+    )
     new = np.array([[0.0, 0.0], [2.0, 1.0]])
     mean, deviation = theirs.predict(new, return_std=True)
     np.testing.assert_allclose(ours.mean(new), mean, atol=1e-12)
     np.testing.assert_allclose(ours.mean_and_variance(new)[1], deviation**2, atol=1e-12)
-    assert ours.log_marginal_likelihood() == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-12)
+    assert ours.log_marginal_likelihood() == pytest.approx(
+        theirs.log_marginal_likelihood_value_, rel=1e-12
+    )
     np.testing.assert_allclose(ours.leave_one_out().mean[0], 0.0, atol=1e-12)
 
 
 def test_one_point_without_prior_variance_among_many():
-    """It is not in the sample that the contraction is chosen from, and an intercept would give it a variance."""
+    """It is not in the sample that the contraction is chosen from, and an intercept would give it a
+    variance.
+    """
     X = np.random.default_rng(0).normal(size=(1500, 6))
     X[1] = 0.0
     kernel, y = MaxoutKernel(3, 4, bias_var=0.0), np.sin(X.sum(axis=1))
@@ -231,39 +286,58 @@ def test_one_point_without_prior_variance_among_many():
     np.testing.assert_allclose(ours.mean(X[:3] + 0.1), expected, atol=1e-9)
 
 
-# --- the evidence's gradient -------------------------------------------------------------------------------------------
+# --- the evidence's gradient ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lengths", ["equal", "unequal"])
 @pytest.mark.parametrize(
     ("kind", "depth", "weight_var", "noise"),
-    [("nngp", 3, 1.0, 1e-2), ("ntk", 3, 1.0, 1e-2), ("nngp", 3, 0.05, 1e-6), ("nngp", 14, 0.05, 1e-19)],
+    [
+        ("nngp", 3, 1.0, 1e-2),
+        ("ntk", 3, 1.0, 1e-2),
+        ("nngp", 3, 0.05, 1e-6),
+        ("nngp", 14, 0.05, 1e-19),
+    ],
 )
 def test_evidence_gradient(table, lengths, kind, depth, weight_var, noise):
-    """Against central differences, also in the ordered phase; measured: 1e-7 of the largest, by the differences' own error."""
+    """Against central differences, also in the ordered phase; measured: 1e-7 of the largest, by the
+    differences' own error.
+    """
     X, y, _ = table
     X = X / np.linalg.norm(X, axis=1, keepdims=True) if lengths == "equal" else X
 
     def posterior(theta):
         bias_var, weight_var, noise_var, signal_var = np.exp(theta)
-        return Posterior(MaxoutKernel(depth, 3, weight_var, bias_var, kind), X, y, noise_var, signal_var)
+        return Posterior(
+            MaxoutKernel(depth, 3, weight_var, bias_var, kind), X, y, noise_var, signal_var
+        )
 
     theta = np.log([0.3, weight_var, noise, 1.3])
     gradient = log_evidence_gradient(posterior(theta))
     for index, unit in enumerate(np.eye(4)):
-        up, down = (posterior(theta + sign * 1e-4 * unit).log_marginal_likelihood() for sign in (1.0, -1.0))
-        assert gradient[index] == pytest.approx((up - down) / 2e-4, rel=1e-6, abs=1e-6 * np.abs(gradient).max())
+        up, down = (
+            posterior(theta + sign * 1e-4 * unit).log_marginal_likelihood() for sign in (1.0, -1.0)
+        )
+        assert gradient[index] == pytest.approx(
+            (up - down) / 2e-4, rel=1e-6, abs=1e-6 * np.abs(gradient).max()
+        )
 
 
 def test_evidence_gradient_of_each_layer(table):
     X, y, _ = table
-    kernel = NetworkKernel([Maxout(3), ReLU()], weight_var=[0.5, 1.0, 2.0], bias_var=0.1, weight_var_bounds=(1e-3, 1e3))
+    kernel = NetworkKernel(
+        [Maxout(3), ReLU()], weight_var=[0.5, 1.0, 2.0], bias_var=0.1, weight_var_bounds=(1e-3, 1e3)
+    )
     gradient = log_evidence_gradient(Posterior(kernel, X, y, 0.1))
     theirs = GaussianProcessRegressor(kernel, alpha=0.1, optimizer=None).fit(X, y)
-    np.testing.assert_allclose(gradient[:-2], theirs.log_marginal_likelihood(kernel.theta, eval_gradient=True)[1], rtol=1e-9)
+    np.testing.assert_allclose(
+        gradient[:-2],
+        theirs.log_marginal_likelihood(kernel.theta, eval_gradient=True)[1],
+        rtol=1e-9,
+    )
 
 
-# --- the ordered phase -------------------------------------------------------------------------------------------------
+# --- the ordered phase ----------------------------------------------------------------------------
 
 
 def high_precision_posterior(X, y, new, *, depth, weight_var, bias_var, noise_var):
@@ -273,7 +347,10 @@ def high_precision_posterior(X, y, new, *, depth, weight_var, bias_var, noise_va
         Z = [[mp.mpf(float(v)) for v in row] for row in np.concatenate([X, new])]
         w, b, d = mp.mpf(weight_var), mp.mpf(bias_var), len(Z[0])
         size = len(Z)
-        K = [[b + w * sum(p * q for p, q in zip(Z[i], Z[j], strict=True)) / d for j in range(size)] for i in range(size)]
+        K = [
+            [b + w * sum(p * q for p, q in zip(Z[i], Z[j], strict=True)) / d for j in range(size)]
+            for i in range(size)
+        ]
         for _ in range(depth):
             old = K
             K = [[None] * size for _ in range(size)]
@@ -281,11 +358,14 @@ def high_precision_posterior(X, y, new, *, depth, weight_var, bias_var, noise_va
                 for j in range(size):
                     scale = mp.sqrt(old[i][i] * old[j][j])
                     rho = min(old[i][j] / scale, mp.mpf(1)) if i != j else mp.mpf(1)
-                    # F_2(ρ) = (√(1-ρ²) + ρ (π - arccos ρ)) / π + ... by max(a, b) = (a + b)/2 + |a - b|/2
+                    # F_2(ρ) = (√(1-ρ²) + ρ (π - arccos ρ)) / π + ... by max(a, b) = (a + b)/2 + |a
+                    # - b|/2
                     gap = (mp.sqrt(1 - rho**2) + rho * mp.asin(rho)) / mp.pi
                     K[i][j] = b + w * scale * (rho / 2 + gap)
         n = len(X)
-        A = mp.matrix([[K[i][j] + (mp.mpf(noise_var) if i == j else 0) for j in range(n)] for i in range(n)])
+        A = mp.matrix(
+            [[K[i][j] + (mp.mpf(noise_var) if i == j else 0) for j in range(n)] for i in range(n)]
+        )
         inverse = A**-1
         mean, variance = [], []
         for m in range(n, size):
@@ -294,7 +374,9 @@ def high_precision_posterior(X, y, new, *, depth, weight_var, bias_var, noise_va
             mean.append(float(sum(solved[j] * mp.mpf(float(y[j])) for j in range(n))))
             variance.append(K[m][m] - sum(solved[j] * k[j] for j in range(n)))
         vector = mp.matrix([mp.mpf(float(v)) for v in y])
-        evidence = -((vector.T * inverse * vector)[0] + mp.log(mp.det(A)) + n * mp.log(2 * mp.pi)) / 2
+        evidence = (
+            -((vector.T * inverse * vector)[0] + mp.log(mp.det(A)) + n * mp.log(2 * mp.pi)) / 2
+        )
         return np.array(mean), np.array([float(v) for v in variance]), float(evidence)
 
 
@@ -310,7 +392,9 @@ def test_distance_form_against_high_precision(lengths, depth):
     noise = 1e-3 * 0.1**depth
     posterior = Posterior(MaxoutKernel(depth, 2, 0.1, 0.34), X, y, noise)
     assert posterior.report.contraction < 1e-3
-    mean, variance, evidence = high_precision_posterior(X, y, new, depth=depth, weight_var=0.1, bias_var=0.34, noise_var=noise)
+    mean, variance, evidence = high_precision_posterior(
+        X, y, new, depth=depth, weight_var=0.1, bias_var=0.34, noise_var=noise
+    )
     ours, ours_variance = posterior.mean_and_variance(new)
     np.testing.assert_allclose(ours, mean, rtol=1e-8, atol=1e-9)  # measured: 1e-11
     np.testing.assert_allclose(ours_variance, variance, rtol=1e-7)  # measured: 2e-10
@@ -321,8 +405,10 @@ def test_distance_form_against_high_precision(lengths, depth):
 
 @pytest.mark.parametrize("depth", [13, 21])
 def test_neither_remedy_alone_is_enough_in_the_ordered_phase(table, depth):
-    """Signal one: the noise hides what points differ by, and the exact posterior is as flat as the plain one. A signal that fits
-    the noise: rounding ends the plain factorisation, and only distances are left."""
+    """Signal one: the noise hides what points differ by, and the exact posterior is as flat as the
+    plain one. A signal that fits the noise: rounding ends the plain factorisation, and only
+    distances are left.
+    """
     X, y, _ = table
     kernel = MaxoutKernel(depth, 2, 0.1, 0.34)
     u = distances(kernel._network(), kernel._points(X, None)[0]).mean()
@@ -341,7 +427,8 @@ def test_neither_remedy_alone_is_enough_in_the_ordered_phase(table, depth):
     def exact(signal):
         return Posterior(kernel, X, y, 1e-10, signal).mean(X)
 
-    np.testing.assert_allclose(exact(1.0), plain(1.0), atol=1e-3)  # measured: 1e-5, of targets of one
+    # measured: 1e-5, of targets of one
+    np.testing.assert_allclose(exact(1.0), plain(1.0), atol=1e-3)
     fitting = 1e-7 / u
     # measured at depth 13: 1.00, 0.18, 4e-4
     assert missed(exact(1.0)) > 0.95
@@ -356,7 +443,8 @@ def test_a_prior_without_any_variation_is_said():
     np.testing.assert_allclose(posterior.mean(X), posterior.mean(X)[0])
     with pytest.warns(AccuracyWarning, match="dtype='float64'"):
         Posterior(MaxoutKernel(60, 2, 0.05, 0.3, dtype="float32"), X, np.arange(5.0), 0.1)
-    for size in (1e-155, 1e-160, 1e-162):  # distances among the numbers below the normal ones, where 1/κ overflows
+    # distances among the numbers below the normal ones, where 1/κ overflows
+    for size in (1e-155, 1e-160, 1e-162):
         with pytest.warns(AccuracyWarning, match="features should be of the size of one"):
             posterior = Posterior(MaxoutKernel(1, 2), size * X, np.arange(5.0), 0.1)
         assert posterior.report.contraction == 1.0
@@ -369,19 +457,25 @@ def test_contraction_is_one_where_points_are_apart():
     assert contraction(kernel._network(), x) == 1.0
 
 
-# --- noise, and what is said about it ------------------------------------------------------------------------------------
+# --- noise, and what is said about it -------------------------------------------------------------
 
 
 def test_noise_that_had_to_be_added_is_reported(table):
     X, y, new = table
     twice, targets = np.concatenate([X, X]), np.concatenate([y, y])
-    with pytest.warns(AccuracyWarning, match=r"of the kernel.s scale was added to the noise variance \(.* attempts; "):
+    with pytest.warns(
+        AccuracyWarning,
+        match=r"of the kernel.s scale was added to the noise "
+        r"variance \(.* attempts; ",
+    ):
         posterior = Posterior(MaxoutKernel(3, 4), twice, targets, 0.0)
     assert 0.0 < posterior.report.added < 1e-10
     assert posterior.report.attempts > 1
     assert posterior.report.condition > 1e6
     np.testing.assert_allclose(posterior.noise_var, posterior.report.added)
-    np.testing.assert_allclose(posterior.mean(new), Posterior(MaxoutKernel(3, 4), X, y, 1e-12).mean(new), atol=1e-3)
+    np.testing.assert_allclose(
+        posterior.mean(new), Posterior(MaxoutKernel(3, 4), X, y, 1e-12).mean(new), atol=1e-3
+    )
 
 
 class Steep(SmoothActivation):
@@ -411,7 +505,9 @@ def test_warnings_point_at_the_line_that_called_the_package(table):
     for call in calls:
         with pytest.warns(AccuracyWarning) as caught:
             call()
-        assert {(warning.filename, warning.lineno) for warning in caught} == {(__file__, call.__code__.co_firstlineno)}
+        assert {(warning.filename, warning.lineno) for warning in caught} == {
+            (__file__, call.__code__.co_firstlineno)
+        }
 
 
 def test_the_papers_policy_multiplies_by_ten(table, monkeypatch):
@@ -432,10 +528,18 @@ def test_the_papers_policy_multiplies_by_ten(table, monkeypatch):
 
 def test_a_scale_that_does_not_fit_has_a_remedy_for_estimators(table):
     X, y, _ = table
-    with pytest.raises(ScaleError, match=r"X\[0\] is too long.*an estimator does with normalize='standard'"):
+    with pytest.raises(
+        ScaleError,
+        match=r"X\[0\] is too long.*an estimator does with "
+        r"normalize='standard'",
+    ):
         MaxoutGPRegressor(normalize=None).fit(1e200 * X, y)
     MaxoutGPRegressor(max_trials=1).fit(1e200 * X, y)
-    with pytest.raises(ScaleError, match=r"float64 cannot hold: choose weight_var nearer .* or scale the features"):
+    with pytest.raises(
+        ScaleError,
+        match=r"float64 cannot hold: choose weight_var nearer .* or "
+        r"scale the features",
+    ):
         MaxoutGPRegressor(depth=100, weight_var=1e10).fit(X, y)
 
 
@@ -458,17 +562,35 @@ def test_progress_adds_up():
     [
         ({"kernel": "rbf"}, "kernel must be a MaxoutKernel or a NetworkKernel, got 'rbf'"),
         ({"X": np.ones(3)}, "X must have 2 dimensions"),
-        ({"y": np.ones(4)}, r"y must have shape \(3,\) or \(3, targets\), a row for each row of X, got \(4,\)"),
+        (
+            {"y": np.ones(4)},
+            r"y must have shape \(3,\) or \(3, targets\), a row for each row of X, "
+            r"got \(4,\)",
+        ),
         ({"y": np.array([1.0, np.nan, 2.0])}, "y must be finite, got nan"),
         ({"y": ["a", "b", "c"]}, "y must be numeric"),
-        ({"noise_var": -1.0}, r"noise_var must be a finite number at least 0 and at most 1e\+200, got -1.0"),
+        (
+            {"noise_var": -1.0},
+            r"noise_var must be a finite number at least 0 and at most 1e\+200, "
+            r"got -1.0",
+        ),
         ({"noise_var": np.ones(2)}, "noise_var must be a number or 3 numbers"),
-        ({"signal_var": 0.0}, r"signal_var must be a finite number above 0 and at most 1e\+200, got 0.0"),
+        (
+            {"signal_var": 0.0},
+            r"signal_var must be a finite number above 0 and at most 1e\+200, "
+            r"got 0.0",
+        ),
         ({"policy": "hope"}, "policy must be one of 'relative', 'paper', got 'hope'"),
     ],
 )
 def test_bad_input(change, message):
-    arguments = {"kernel": MaxoutKernel(2, 2), "X": np.eye(3), "y": np.arange(3.0), "noise_var": 0.1, "signal_var": 1.0}
+    arguments = {
+        "kernel": MaxoutKernel(2, 2),
+        "X": np.eye(3),
+        "y": np.arange(3.0),
+        "noise_var": 0.1,
+        "signal_var": 1.0,
+    }
     with pytest.raises(InputError, match=message):
         Posterior(**{**arguments, **change})
     posterior = Posterior(**arguments)

@@ -1,7 +1,9 @@
-"""The theorem against real networks: finite maxout networks, sampled, at depths 1 to 3, scored in standard errors.
+"""The theorem against real networks: finite maxout networks, sampled, at depths 1 to 3, scored in
+standard errors.
 
-For given hidden units the output is Gaussian with covariance ``b + w <h, h'>/width``; its mean over networks estimates the kernel
-with a bias of order 1/width. The same score rejects the recursion as printed in eq. (20), label 18.
+For given hidden units the output is Gaussian with covariance ``b + w <h, h'>/width``; its mean over
+networks estimates the kernel with a bias of order 1/width. The same score rejects the recursion as
+printed in eq. (20), label 18.
 """
 
 import numpy as np
@@ -15,7 +17,9 @@ X = np.array([[1.0, -0.5, 0.3, 0.8], [0.2, 1.1, -0.4, 0.5], [-0.7, 0.4, 1.5, -0.
 
 
 def sample_covariances(rank, depth, weight_var, bias_var, seed):
-    """One conditional covariance matrix a network, and the mean square of the backpropagated gradient a layer."""
+    """One conditional covariance matrix a network, and the mean square of the backpropagated
+    gradient a layer.
+    """
     rng = np.random.default_rng(seed)
     covariances = np.empty((NETWORKS, len(X), len(X)))
     for index in range(NETWORKS):
@@ -41,7 +45,9 @@ def test_networks_have_the_kernel_of_the_theorem(rank, depth):
     covariances = sample_covariances(rank, depth, weight_var, bias_var, seed=10 * rank + depth)
     kernel = MaxoutKernel(depth, rank, weight_var=weight_var, bias_var=bias_var)(X)
     assert np.abs(scores(covariances, kernel)).max() < 4.0
-    printed = printed_recursion(Maxout(rank), X, depth=depth, weight_var=weight_var, bias_var=bias_var)
+    printed = printed_recursion(
+        Maxout(rank), X, depth=depth, weight_var=weight_var, bias_var=bias_var
+    )
     if depth == 1:  # the two recursions agree there
         np.testing.assert_allclose(printed, kernel, rtol=1e-12)
     else:
@@ -49,7 +55,9 @@ def test_networks_have_the_kernel_of_the_theorem(rank, depth):
 
 
 def test_gradients_shrink_as_the_theory_says():
-    """Backpropagation by hand through sampled rank-4 networks: squared gradients change by ``gradient_slope`` a layer."""
+    """Backpropagation by hand through sampled rank-4 networks: squared gradients change by
+    ``gradient_slope`` a layer.
+    """
     from mnngp import theory
 
     rank, depth, width, networks = 4, 4, 256, 60
@@ -77,7 +85,9 @@ def test_gradients_shrink_as_the_theory_says():
 
 
 def test_tangent_kernel_of_a_wide_network():
-    """The empirical tangent kernel of a one-layer network: gradients in all parameters, against the analytic one."""
+    """The empirical tangent kernel of a one-layer network: gradients in all parameters, against the
+    analytic one.
+    """
     rank, width, networks, weight_var, bias_var = 3, 2048, 40, 0.9, 0.3
     rng = np.random.default_rng(1)
     samples = []
@@ -86,7 +96,10 @@ def test_tangent_kernel_of_a_wide_network():
         bias = rng.normal(size=(width, rank))
         second = rng.normal(size=width)
         # NTK parametrisation: z = √(w/d) x·W + √b β, out = √(w/width) h·V + √b β'
-        values = np.einsum("nd,dkq->nkq", X, first) * np.sqrt(weight_var / X.shape[1]) + np.sqrt(bias_var) * bias
+        values = (
+            np.einsum("nd,dkq->nkq", X, first) * np.sqrt(weight_var / X.shape[1])
+            + np.sqrt(bias_var) * bias
+        )
         hidden, chosen = values.max(axis=2), values.argmax(axis=2)
         same = chosen[:, None] == chosen[None]
         inner = (second**2 * same).sum(axis=2) * weight_var / width

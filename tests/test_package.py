@@ -121,7 +121,8 @@ ORDER = [
     "cli",
     "__main__",
 ]
-# `mnngp` itself is a list of names that are imported on use, and the version; anyone may import that.
+# `mnngp` itself is a list of names that are imported on use, and the version; anyone may import
+# that.
 
 
 def modules():
@@ -132,13 +133,21 @@ def modules():
 
 def imports(path):
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mnngp":
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.split(".")[0] == "mnngp"
+        ):
             base = node.module.removeprefix("mnngp").removeprefix(".")
             for name in node.names:
                 inner = f"{base}.{name.name}".removeprefix(".")
                 yield inner if inner in ORDER else base
         elif isinstance(node, ast.Import):
-            yield from (name.name.removeprefix("mnngp.") for name in node.names if name.name.startswith("mnngp."))
+            yield from (
+                name.name.removeprefix("mnngp.")
+                for name in node.names
+                if name.name.startswith("mnngp.")
+            )
 
 
 def test_every_module_imports_only_from_above():
@@ -154,7 +163,12 @@ def test_every_module_imports_only_from_above():
 def python(code, **environment):
     """Run code in a new process and return what it prints."""
     result = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
@@ -170,7 +184,9 @@ def test_public_names():
 
 
 def test_modules_after_a_bare_import():
-    """Each in a package that nothing else was asked of: one module's import brings others with it."""
+    """Each in a package that nothing else was asked of: one module's import brings others with
+    it.
+    """
     code = """
 import sys
 def fresh():
@@ -186,7 +202,10 @@ for name in public:
     assert getattr(mnngp, name).__name__ == f"mnngp.{name}"
 print(*public, fresh().experiments.protocol.Protocol.__name__)
 """
-    public = "activations data errors estimators experiments finite inference interop kernels plots theory"
+    public = (
+        "activations data errors estimators experiments finite inference interop kernels plots "
+        "theory"
+    )
     assert python(code) == f"{public} Protocol"
 
 
@@ -217,12 +236,17 @@ except AttributeError as error:
 def test_what_is_heavy_is_loaded_late():
     loaded = python(
         "import sys, mnngp; mnngp.MaxoutKernel(); mnngp.Maxout(2); "
-        "print([name for name in ('numba', 'matplotlib', 'torch', 'dask', 'typer') if name in sys.modules])"
+        "print([name for name in ('numba', 'matplotlib', 'torch', 'dask', 'typer') if name in "
+        "sys.modules])"
     )
     assert loaded == "[]"
-    assert python("import sys, mnngp; print('sklearn' in sys.modules, 'scipy' in sys.modules)") == "False False"
+    assert (
+        python("import sys, mnngp; print('sklearn' in sys.modules, 'scipy' in sys.modules)")
+        == "False False"
+    )
     command_line = (
-        "import sys; from mnngp import cli; print([name for name in ('numba', 'sklearn', 'scipy', 'numpy') if name in sys.modules])"
+        "import sys; from mnngp import cli; print([name for name in ('numba', 'sklearn', 'scipy', "
+        "'numpy') if name in sys.modules])"
     )
     assert python(command_line) == "[]"
 
@@ -255,7 +279,9 @@ def test_compiled_code_is_kept_on_disk(tmp_path):
 
 
 def test_changed_sources_are_compiled_again(tmp_path):
-    """Also when a function's own file is the same and only one that it calls has changed: Numba alone would not notice."""
+    """Also when a function's own file is the same and only one that it calls has changed: Numba
+    alone would not notice.
+    """
     python(SMALL, NUMBA_CACHE_DIR=str(tmp_path))
     assert json.loads(python(SMALL, NUMBA_CACHE_DIR=str(tmp_path)))[1:] == [1, 0]
     changed = "from mnngp.kernels import compiled; compiled._SOURCES = 'other'\n" + SMALL
@@ -267,7 +293,8 @@ def test_a_cache_folder_that_cannot_be_written_breaks_nothing(tmp_path):
     block = tmp_path / "file"
     block.write_text("not a folder")
     nowhere = (
-        "import numba.core.caching as c\ndef refuse(self): raise OSError('read-only')\nc._CacheLocator.ensure_cache_path = refuse\n"
+        "import numba.core.caching as c\ndef refuse(self): raise "
+        "OSError('read-only')\nc._CacheLocator.ensure_cache_path = refuse\n"
     )
     value = json.loads(python(nowhere + SMALL, NUMBA_CACHE_DIR=str(block / "cache")))[0]
     assert value == pytest.approx(sum((k + 1) * 0.5**k for k in range(9)), rel=1e-15)

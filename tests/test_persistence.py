@@ -1,4 +1,6 @@
-"""Model files: the same predictions after a round trip, and clear errors for files that are not what they should be."""
+"""Model files: the same predictions after a round trip, and clear errors for files that are not
+what they should be.
+"""
 
 import contextlib
 import hashlib
@@ -41,7 +43,9 @@ def saved(tmp_path, small_model):
 @pytest.mark.parametrize("normalize", ["standard", "sphere", None])
 def test_regressor_round_trip(tmp_path, dtype, normalize):
     inputs, y = load_linnerud(return_X_y=True)
-    model = MaxoutGPRegressor(**QUICK, dtype=dtype, normalize=normalize, weight_var=[0.3, 0.4, 0.5], depth=2).fit(inputs, y)
+    model = MaxoutGPRegressor(
+        **QUICK, dtype=dtype, normalize=normalize, weight_var=[0.3, 0.4, 0.5], depth=2
+    ).fit(inputs, y)
     model.save(tmp_path / "m")
     again = mnngp.load(str(tmp_path / "m"))
     for method in (
@@ -58,7 +62,9 @@ def test_regressor_round_trip(tmp_path, dtype, normalize):
     assert again.report_ == model.report_
     assert again.kernel_ == model.kernel_
     assert again.get_params() == {**model.get_params(), "weight_var": [0.3, 0.4, 0.5]}
-    assert [trial["score"] for trial in again.trials_] == [trial["score"] for trial in model.trials_]
+    assert [trial["score"] for trial in again.trials_] == [
+        trial["score"] for trial in model.trials_
+    ]
 
 
 NAMES = np.array(["a", "bb", "c"])
@@ -67,7 +73,9 @@ NAMES = np.array(["a", "bb", "c"])
 DAYS = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="datetime64[D]")
 
 
-@pytest.mark.parametrize("labels", [LABELS, NAMES[LABELS], NAMES.astype(object)[LABELS], LABELS > 0, DAYS[LABELS]])
+@pytest.mark.parametrize(
+    "labels", [LABELS, NAMES[LABELS], NAMES.astype(object)[LABELS], LABELS > 0, DAYS[LABELS]]
+)
 def test_classifier_round_trip(tmp_path, labels):
     frame = pd.DataFrame(X, columns=list("abcd"))
     model = MaxoutGPClassifier(**QUICK).fit(frame, labels)
@@ -79,14 +87,20 @@ def test_classifier_round_trip(tmp_path, labels):
     assert again.loo_.log_loss == model.loo_.log_loss
     np.testing.assert_array_equal(again.feature_names_in_, model.feature_names_in_)
     again.save(tmp_path / "again")  # a loaded model is a model
-    np.testing.assert_array_equal(mnngp.load(tmp_path / "again").predict_proba(frame), model.predict_proba(frame))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(frame), model.predict(frame))
+    np.testing.assert_array_equal(
+        mnngp.load(tmp_path / "again").predict_proba(frame), model.predict_proba(frame)
+    )
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(again)).predict(frame), model.predict(frame)
+    )
 
 
 def test_ordered_phase_round_trip(tmp_path):
     model = MaxoutGPClassifier(21, 2, 0.1, 0.34, "nngp", 1e-10).fit(X, LABELS)
     model.save(tmp_path / "m")
-    np.testing.assert_array_equal(mnngp.load(tmp_path / "m").predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(
+        mnngp.load(tmp_path / "m").predict_proba(X), model.predict_proba(X)
+    )
 
 
 def rewrite(path, change, compression=zipfile.ZIP_STORED):
@@ -123,7 +137,8 @@ def test_every_changed_byte_is_noticed(saved):
         changed = bytearray(data)
         changed[position] ^= 0x10
         saved.write_bytes(bytes(changed))
-        with contextlib.suppress(ModelFileError):  # noticed, or a byte (in a time stamp of the archive) that changes nothing
+        # noticed, or a byte (in a time stamp of the archive) that changes nothing
+        with contextlib.suppress(ModelFileError):
             np.testing.assert_array_equal(mnngp.load(saved).predict(X[:, :3]), expected)
 
 
@@ -134,7 +149,9 @@ def test_a_changed_array_is_noticed(saved):
         members["alpha.npy"] = bytes(data)
 
     rewrite(saved, change)
-    with pytest.raises(ModelFileError, match="was changed or damaged: alpha does not match its digest"):
+    with pytest.raises(
+        ModelFileError, match="was changed or damaged: alpha does not match its digest"
+    ):
         mnngp.load(saved)
 
 
@@ -146,7 +163,10 @@ def test_a_changed_array_is_noticed(saved):
             r"has version 2 of the format \(written by mnngp '9.0'\).*install a newer one",
         ),
         (lambda h, m: h.update(format="other"), "its format is not 'mnngp-model'"),
-        (lambda h, m: h.update({"class": "os.system"}), "a model of class 'os.system' is not known"),
+        (
+            lambda h, m: h.update({"class": "os.system"}),
+            "a model of class 'os.system' is not known",
+        ),
         (lambda h, m: h.update({"class": ["MaxoutGPRegressor"]}), "class must be of type str, got"),
         (
             lambda h, m: h["kernel"].update(rank=-1),
@@ -156,30 +176,88 @@ def test_a_changed_array_is_noticed(saved):
             lambda h, m: h["kernel"].update(depth=10**7),
             r"kernel\.depth must be a whole number from 1 to 10,000 in a.*, got 10000000",
         ),
-        (lambda h, m: h["kernel"].update(depth=10**12), r"kernel\.depth must be .* from 1 to 10,000 .*, got 1000000000000"),
-        (lambda h, m: h["kernel"].update(depth=10**4000), r"kernel\.depth must be .* from 1 to 10,000 .*, got 1000.* …"),
+        (
+            lambda h, m: h["kernel"].update(depth=10**12),
+            r"kernel\.depth must be .* from 1 to "
+            r"10,000 .*, got 1000000000000",
+        ),
+        (
+            lambda h, m: h["kernel"].update(depth=10**4000),
+            r"kernel\.depth must be .* from 1 to "
+            r"10,000 .*, got 1000.* …",
+        ),
         (
             lambda h, m: h["kernel"].update(weight_var=1e201),
             r"kernel\.weight_var must be a finite number above 0 and at most 1e\+200",
         ),
-        (lambda h, m: h["kernel"].update(bias_var=[0.1]), r"kernel\.bias_var must be one number, or \d numbers"),
-        (lambda h, m: h["kernel"].update(dtype="f8," * 3), r"kernel\.dtype must be 'float64' or 'float32'"),
+        (
+            lambda h, m: h["kernel"].update(bias_var=[0.1]),
+            r"kernel\.bias_var must be one number, "
+            r"or \d numbers",
+        ),
+        (
+            lambda h, m: h["kernel"].update(dtype="f8," * 3),
+            r"kernel\.dtype must be 'float64' or "
+            r"'float32'",
+        ),
         (lambda h, m: h["kernel"].update(other=1), "kernel must have the keys depth, rank"),
-        (lambda h, m: h["parameters"].update(depth=10**7), r"parameters\.depth must be a whole number from 1 to 10,000"),
-        (lambda h, m: h["parameters"].update(evil=1), "a MaxoutGPRegressor has no parameter 'evil'"),
-        (lambda h, m: h["parameters"].update(weight_var=[[1.0], [2.0, 3.0]]), r"parameters\.weight_var\[0\] must be a number"),
-        (lambda h, m: h["parameters"].update(random_state=-1), r"parameters\.random_state must be a whole number from 0"),
-        (lambda h, m: h.update(contraction=0.0), "contraction must be a finite number at least 2.2.*e-308 and at most 1, got 0.0"),
-        (lambda h, m: h.update(signal_var="NaN"), "signal_var must be a finite number above 0, got 'NaN'"),
+        (
+            lambda h, m: h["parameters"].update(depth=10**7),
+            r"parameters\.depth must be a whole "
+            r"number from 1 to 10,000",
+        ),
+        (
+            lambda h, m: h["parameters"].update(evil=1),
+            "a MaxoutGPRegressor has no parameter 'evil'",
+        ),
+        (
+            lambda h, m: h["parameters"].update(weight_var=[[1.0], [2.0, 3.0]]),
+            r"parameters\.weight_var\[0\] must be a number",
+        ),
+        (
+            lambda h, m: h["parameters"].update(random_state=-1),
+            r"parameters\.random_state must be "
+            r"a whole number from 0",
+        ),
+        (
+            lambda h, m: h.update(contraction=0.0),
+            "contraction must be a finite number at least 2.2.*e-308 and at most 1, got 0.0",
+        ),
+        (
+            lambda h, m: h.update(signal_var="NaN"),
+            "signal_var must be a finite number above 0, got 'NaN'",
+        ),
         (lambda h, m: h.update(noise=-1.0), "noise must be a finite number at least 0, got -1.0"),
-        (lambda h, m: h.update(noise=float("nan")), "noise must be a finite number at least 0, got nan"),
-        (lambda h, m: h.update(rows=10**12), r"below rows = 1000000000000, which with 150 rows .* is at most 1,150,000"),
+        (
+            lambda h, m: h.update(noise=float("nan")),
+            "noise must be a finite number at least 0, got nan",
+        ),
+        (
+            lambda h, m: h.update(rows=10**12),
+            r"below rows = 1000000000000, which with 150 rows .* "
+            r"is at most 1,150,000",
+        ),
         (lambda h, m: h.update(rows=149), "below rows = 149"),
-        (lambda h, m: h["trials"][0].update(depth=10**7), r"trials\[0\]\.depth must be a whole number from 0 to 10,000"),
-        (lambda h, m: h["trials"][0].update(score=[[1]]), r"trials\[0\]\.score\[0\] must be a number, a short text"),
-        (lambda h, m: h["report"].update(attempts="1"), r"report\.attempts must be of type int, got '1'"),
+        (
+            lambda h, m: h["trials"][0].update(depth=10**7),
+            r"trials\[0\]\.depth must be a whole "
+            r"number from 0 to 10,000",
+        ),
+        (
+            lambda h, m: h["trials"][0].update(score=[[1]]),
+            r"trials\[0\]\.score\[0\] must be a "
+            r"number, a short text",
+        ),
+        (
+            lambda h, m: h["report"].update(attempts="1"),
+            r"report\.attempts must be of type int, "
+            r"got '1'",
+        ),
         (lambda h, m: h["report"].pop("condition"), r"report\.condition is missing"),
-        (lambda h, m: h.update(feature_names=["a", "b"]), "feature_names must be 3 names or none, got 2"),
+        (
+            lambda h, m: h.update(feature_names=["a", "b"]),
+            "feature_names must be 3 names or none, got 2",
+        ),
         (lambda h, m: h.update(feature_names=[1, 2, 3]), "feature_names must be texts"),
         (lambda h, m: h.update(table=[]), "table must be of type"),
         (lambda h, m: h.update(flat=None), "a regressor must say whether its targets are flat"),
@@ -187,8 +265,14 @@ def test_a_changed_array_is_noticed(saved):
         (lambda h, m: h["arrays"].pop("factor"), "the array factor is missing"),
         (lambda h, m: m.pop("factor.npy"), "factor.npy is missing"),
         (lambda h, m: m.update({"precision.npy": b""}), "precision.npy is not in its header"),
-        (lambda h, m: h.update(noise=1e308) or replaced("unit", with_value(1e10))(h, m), "noise must be finite in the units"),
-        (lambda h, m: h["arrays"].update(classes="0"), "the array 'classes' is none that such a model has"),
+        (
+            lambda h, m: h.update(noise=1e308) or replaced("unit", with_value(1e10))(h, m),
+            "noise must be finite in the units",
+        ),
+        (
+            lambda h, m: h["arrays"].update(classes="0"),
+            "the array 'classes' is none that such a model has",
+        ),
         (lambda h, m: h.update(factored=False), "the array 'factor' is none that such a model has"),
     ],
 )
@@ -224,18 +308,52 @@ def with_value(value, where=0):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("alpha", lambda a: np.zeros((3, 1)), r"alpha must have the shape \(\d+, 1\), got \(3, 1\)"),
+        (
+            "alpha",
+            lambda a: np.zeros((3, 1)),
+            r"alpha must have the shape \(\d+, 1\), got \(3, 1\)",
+        ),
         ("alpha", lambda a: a[:, 0], r"alpha must have the shape \(\d+, 1\), got \(\d+,\)"),
-        ("alpha", lambda a: a.astype(np.float32), "alpha cannot be an array of float32, it must be one of float64"),
+        (
+            "alpha",
+            lambda a: a.astype(np.float32),
+            "alpha cannot be an array of float32, it must be one of float64",
+        ),
         ("alpha", lambda a: a.astype(">f8"), "alpha cannot be an array of >f8"),
         ("directions", lambda a: a[:, :0], "directions must not be empty"),
-        ("directions", with_value(2.0), r"directions must be finite and from -1.001 to 1.001, got values from .* to 2.0"),
-        ("scaling_mean", with_value(np.nan), "scaling_mean must be finite, got values from nan to nan"),
+        (
+            "directions",
+            with_value(2.0),
+            r"directions must be finite and from -1.001 to 1.001, got "
+            r"values from .* to 2.0",
+        ),
+        (
+            "scaling_mean",
+            with_value(np.nan),
+            "scaling_mean must be finite, got values from nan to nan",
+        ),
         ("scaling_mean", lambda a: a[:2], r"scaling_mean must have the shape \(3,\), got \(2,\)"),
-        ("scaling_scale", with_value(0.0), "scaling_scale must be finite and above zero, got values from 0.0"),
-        ("scaling_scale", with_value(np.nan), "scaling_scale must be finite and above zero, got values from nan"),
-        ("scaling_scale", lambda a: a[:, None], r"scaling_scale must have the shape \(3,\), got \(3, 1\)"),
-        ("square_lengths", with_value(-1.0), "square_lengths must be finite and not negative, got values from -1.0"),
+        (
+            "scaling_scale",
+            with_value(0.0),
+            "scaling_scale must be finite and above zero, got values from 0.0",
+        ),
+        (
+            "scaling_scale",
+            with_value(np.nan),
+            "scaling_scale must be finite and above zero, got values from nan",
+        ),
+        (
+            "scaling_scale",
+            lambda a: a[:, None],
+            r"scaling_scale must have the shape \(3,\), got "
+            r"\(3, 1\)",
+        ),
+        (
+            "square_lengths",
+            with_value(-1.0),
+            "square_lengths must be finite and not negative, got values from -1.0",
+        ),
         ("y", with_value(np.inf), "y must be finite, got values from .* to inf"),
         ("weight", with_value(0.0), "weight must be finite and above zero, got values from 0.0"),
         ("part", with_value(-1.0), "part must be finite and above zero"),
@@ -257,7 +375,12 @@ def with_value(value, where=0):
         ("place", with_value(10**9), "rows must belong to .* places"),
         ("place", np.zeros_like, "rows must belong to .* none must have no row"),
         ("row_weight", with_value(0.0), "row_weight must be finite and above zero"),
-        ("row_y", lambda a: np.hstack([a, a]), r"row_y must have the shape \(150, 1\), got \(150, 2\)"),
+        (
+            "row_y",
+            lambda a: np.hstack([a, a]),
+            r"row_y must have the shape \(150, 1\), got \(150, "
+            r"2\)",
+        ),
     ],
 )
 def test_arrays_that_do_not_fit(saved, name, change, message):
@@ -268,20 +391,35 @@ def test_arrays_that_do_not_fit(saved, name, change, message):
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"{", b"\xff\xfe{}", b"[]", b'"mnngp-model"', b"[" * 100_000, b'{"a":' * 100_000, b'{"format": ' + b"1" * 5000 + b"}",
-     b'{"format": "mnngp-model", "version": ' + b"[" * 900 + b"]" * 900 + b"}", b"1" * 100],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"\xff\xfe{}",
+        b"[]",
+        b'"mnngp-model"',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"format": ' + b"1" * 5000 + b"}",
+        b'{"format": "mnngp-model", "version": ' + b"[" * 900 + b"]" * 900 + b"}",
+        b"1" * 100,
+    ],
+)
 def test_headers_that_are_no_headers(saved, text):
     with zipfile.ZipFile(saved) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    archive_of(saved, ({**members, "model.json": text, "model.sha256": hashlib.sha256(text).hexdigest()}).items())
+    archive_of(
+        saved,
+        ({**members, "model.json": text, "model.sha256": hashlib.sha256(text).hexdigest()}).items(),
+    )
     with pytest.raises(ModelFileError, match="does not hold a model that can be read"):
         mnngp.load(saved)
 
 
 @pytest.fixture(scope="module")
 def small_classifier():
-    model = MaxoutGPClassifier(1, 2, 1.0, 0.1, "nngp", 0.1).fit(X[::5], NAMES.astype(object)[LABELS[::5]])
+    model = MaxoutGPClassifier(1, 2, 1.0, 0.1, "nngp", 0.1).fit(
+        X[::5], NAMES.astype(object)[LABELS[::5]]
+    )
     assert len(model.loo_.prediction) == 30  # and with it the precision
     return model
 
@@ -290,17 +428,47 @@ def small_classifier():
     ("change", "message"),
     [
         (replaced("classes", lambda c: c[:2]), r"classes must have the shape \(3,\), got \(2,\)"),
-        (replaced("classes", lambda c: c[::-1]), "classes must be in ascending order, each label once"),
-        (replaced("classes", lambda c: c[[0, 0, 1]]), "classes must be in ascending order, each label once"),
-        (replaced("classes", lambda c: np.array([0.0, 1.0, np.nan])), "classes must be finite, got nan"),
-        (replaced("classes", lambda c: np.arange(3)), "classes must be texts if they are objects, got int64"),
-        (replaced("classes", lambda c: np.arange(3) + 0j), "classes cannot be an array of complex128"),
-        (replaced("classes", lambda c: np.array([1, 2, 0xFFFFFFFF], np.uint32).view("<U1")), "got bytes that are none"),
-        (replaced("classes", lambda c: np.array([0, 1, 2], np.uint8).view(bool)), "got bytes that are none"),
+        (
+            replaced("classes", lambda c: c[::-1]),
+            "classes must be in ascending order, each label once",
+        ),
+        (
+            replaced("classes", lambda c: c[[0, 0, 1]]),
+            "classes must be in ascending order, each label once",
+        ),
+        (
+            replaced("classes", lambda c: np.array([0.0, 1.0, np.nan])),
+            "classes must be finite, got nan",
+        ),
+        (
+            replaced("classes", lambda c: np.arange(3)),
+            "classes must be texts if they are objects, got int64",
+        ),
+        (
+            replaced("classes", lambda c: np.arange(3) + 0j),
+            "classes cannot be an array of complex128",
+        ),
+        (
+            replaced("classes", lambda c: np.array([1, 2, 0xFFFFFFFF], np.uint32).view("<U1")),
+            "got bytes that are none",
+        ),
+        (
+            replaced("classes", lambda c: np.array([0, 1, 2], np.uint8).view(bool)),
+            "got bytes that are none",
+        ),
         (replaced("precision", with_value(np.nan)), "precision must be finite"),
-        (lambda h, m: h["calibration"].update(sharpness="Infinity"), "calibration.sharpness must be a finite number above 0"),
-        (lambda h, m: h["calibration"].update(unit=0.0), "calibration.unit must be a finite number above 0"),
-        (lambda h, m: h["calibration"].update(floor=2.0), "calibration.floor must be a finite number at least 0 and at most 1"),
+        (
+            lambda h, m: h["calibration"].update(sharpness="Infinity"),
+            "calibration.sharpness must be a finite number above 0",
+        ),
+        (
+            lambda h, m: h["calibration"].update(unit=0.0),
+            "calibration.unit must be a finite number above 0",
+        ),
+        (
+            lambda h, m: h["calibration"].update(floor=2.0),
+            "calibration.floor must be a finite number at least 0 and at most 1",
+        ),
         (lambda h, m: h.pop("calibration"), "calibration must have the keys"),
         (lambda h, m: h.update(classes_are_objects=1), "classes_are_objects must be true or false"),
     ],
@@ -313,7 +481,9 @@ def test_classifiers_that_do_not_fit(tmp_path, small_classifier, change, message
 
 
 def test_the_json_is_strict(tmp_path):
-    """Everything given: nothing was tried, so the trial has no score. Files of before, with -Infinity in them, are read as well."""
+    """Everything given: nothing was tried, so the trial has no score. Files of before, with
+    -Infinity in them, are read as well.
+    """
     model = MaxoutGPRegressor(1, 2, 1.0, 0.1, "nngp", 0.1).fit(X[:20, :3], X[:20, 3])
     path = tmp_path / "m"
     model.save(path)
@@ -344,20 +514,27 @@ def test_what_could_not_be_read_is_not_written(tmp_path, saved):
             model.save(saved)
         assert saved.read_bytes() == before
 
-    attempt("kernel.depth must be a whole number from 1 to 10,000 in a model file, got 10001", kernel_=MaxoutKernel(10_001, 2))
+    attempt(
+        "kernel.depth must be a whole number from 1 to 10,000 in a model file, got 10001",
+        kernel_=MaxoutKernel(10_001, 2),
+    )
     attempt("parameters.depth must be a whole number", depth=10**6)
     attempt("noise must be a finite number at least 0, got 'NaN'", _noise=math.nan)
     attempt("unit must be finite and above zero", _unit=np.array([np.inf]))
     attempt("rows must be numbers that ascend", _n_rows=10**9)
     attempt("the header must be numbers, texts", _table={"median": math.nan})
     attempt("the header must take at most 67,108,864 bytes", _table={"notes": "x" * (1 << 26)})
-    model = MaxoutGPClassifier(1, 2, 1.0, 0.1, "nngp", 0.1).fit(X[:80], np.array(["a\0", "b"], dtype=object)[LABELS[:80]])
+    model = MaxoutGPClassifier(1, 2, 1.0, 0.1, "nngp", 0.1).fit(
+        X[:80], np.array(["a\0", "b"], dtype=object)[LABELS[:80]]
+    )
     with pytest.raises(InputError, match="labels must not end in NUL"):
         model.save(tmp_path / "nul")
 
 
 def test_memory(tmp_path):
-    """Reading holds each array once, writing only a piece. Measured: 1.01 of a factor of 200 MB, and 17 MB, NumPy's own buffer."""
+    """Reading holds each array once, writing only a piece. Measured: 1.01 of a factor of 200 MB,
+    and 17 MB, NumPy's own buffer.
+    """
     rows = np.random.default_rng(0).normal(size=(3000, 2))
     model = MaxoutGPRegressor(1, 2, 1.0, 0.1, "nngp", 0.1).fit(rows, rows[:, 0])
     size = model._posterior._factor.packed.memory.nbytes
@@ -378,26 +555,49 @@ def test_memory(tmp_path):
 def npy(shape, data, descr="<f8"):
     """A member in NumPy's format, whatever it claims."""
     buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": descr, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        buffer, {"descr": descr, "fortran_order": False, "shape": shape}
+    )
     return buffer.getvalue() + data
 
 
 @pytest.mark.parametrize(
     ("member", "message"),
     [
-        (npy((1 << 40,), b"\0" * 64), r"alpha of the shape \(1099511627776,\) must take 8796093022208 bytes, got 64"),
+        (
+            npy((1 << 40,), b"\0" * 64),
+            r"alpha of the shape \(1099511627776,\) must take "
+            r"8796093022208 bytes, got 64",
+        ),
         (npy((2,), b"\0" * 64), r"alpha of the shape \(2,\) must take 16 bytes, got 64"),
         (npy((-1, -8), b"\0" * 64), r"alpha must have a shape that can be, .* got \(-1, -8\)"),
         (npy((8,), b"\0" * 64, "<i8"), "alpha cannot be an array of int64"),
         (npy((8,), b"\0" * 64)[:20], "alpha is no array in NumPy's format: ValueError: EOF"),
-        (b"\x93NUMPY\x09\x00" + bytes(64), r"alpha must be in version 1.0 of NumPy's format, got \(9, 0\)"),
+        (
+            b"\x93NUMPY\x09\x00" + bytes(64),
+            r"alpha must be in version 1.0 of NumPy's format, got "
+            r"\(9, 0\)",
+        ),
         (b"alpha", "alpha is no array in NumPy's format: ValueError"),
-        (npy((8,), b"\0" * 64).replace(b"(8,), }", b"(8,),  "), "alpha is no array in NumPy's format: .*Error"),
-        (npy((8,), b"\0" * 64).replace(b"(8,), }", b"(8,)\\0}"), "alpha is no array in NumPy's format: .*Error"),
-        (npy((8,), b"\0" * 64).replace(b" }   ", b"-----"), "alpha is no array in NumPy's format: .*Error"),
+        (
+            npy((8,), b"\0" * 64).replace(b"(8,), }", b"(8,),  "),
+            "alpha is no array in NumPy's format: .*Error",
+        ),
+        (
+            npy((8,), b"\0" * 64).replace(b"(8,), }", b"(8,)\\0}"),
+            "alpha is no array in NumPy's format: .*Error",
+        ),
+        (
+            npy((8,), b"\0" * 64).replace(b" }   ", b"-----"),
+            "alpha is no array in NumPy's format: .*Error",
+        ),
         (npy((8,), b"\0" * 64, [("a", "<f8")]), "alpha cannot be an array of "),
         (npy((8,), b"", "<U0"), "alpha cannot be an array of <U0"),
-        (npy((1 << 18,), bytes(1 << 21)), r"alpha must take \d,\d{3} bytes and a header, got 2,097,280"),
+        (
+            npy((1 << 18,), bytes(1 << 21)),
+            r"alpha must take \d,\d{3} bytes and a header, got "
+            r"2,097,280",
+        ),
     ],
     ids=[
         "huge",
@@ -435,12 +635,18 @@ def test_a_small_file_does_not_take_much_memory(saved):
         header["arrays"]["alpha"] = hashlib.sha256(zeros).hexdigest()
 
     rewrite(saved, change, zipfile.ZIP_DEFLATED)
-    with pytest.raises(ModelFileError, match=r"is not as it was written: \w+\.\w+ is compressed or encrypted"):
+    with pytest.raises(
+        ModelFileError,
+        match=r"is not as it was written: \w+\.\w+ is compressed or "
+        r"encrypted",
+    ):
         mnngp.load(saved)
     saved.write_bytes(data)
     with zipfile.ZipFile(saved, "a") as archive:
         archive.writestr("more", "")  # so that the directory is written again
-        archive.getinfo("alpha.npy").file_size = archive.getinfo("alpha.npy").compress_size = 1 << 40
+        archive.getinfo("alpha.npy").file_size = archive.getinfo("alpha.npy").compress_size = (
+            1 << 40
+        )
     with pytest.raises(ModelFileError, match="its parts are larger than the file"):
         mnngp.load(saved)
 
@@ -467,7 +673,9 @@ def test_archives_that_nobody_wrote(saved):
         place = archive.getinfo("alpha.npy").header_offset
     for name in ("../evil.npy", "/etc/evil", "alpha.npy/", "model.JSON", "evil.npy"):
         archive_of(saved, [*members, (name, b"")])
-        with pytest.raises(ModelFileError, match=r"has a part .* which this mnngp .* does not know"):
+        with pytest.raises(
+            ModelFileError, match=r"has a part .* which this mnngp .* does not know"
+        ):
             mnngp.load(saved)
     for name in ("alpha.npy", "model.json"):
         archive_of(saved, [*members, (name, dict(members)[name])])
@@ -486,19 +694,27 @@ def test_archives_that_nobody_wrote(saved):
 
     assert "encrypted" in directory(lambda member: setattr(member, "flag_bits", 1))
     assert "zip file version" in directory(
-        lambda member: setattr(member, "create_version", 99) or setattr(member, "extract_version", 99)
+        lambda member: (
+            setattr(member, "create_version", 99) or setattr(member, "extract_version", 99)
+        )
     )
     assert "overlap" in directory(lambda member: setattr(member, "header_offset", place - 30))
     assert "overlap" in directory(lambda member: setattr(member, "header_offset", 1 << 40))
     for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, 99):
-        assert "is compressed" in directory(lambda member, method=method: setattr(member, "compress_type", method))
+        assert "is compressed" in directory(
+            lambda member, method=method: setattr(member, "compress_type", method)
+        )
     assert "cut off or damaged" in directory(lambda member: setattr(member, "CRC", 1))
 
 
 def test_a_file_of_holes(saved):
-    """A part that claims a gigabyte, and has it: in a file with a hole, which takes no room on the disk."""
+    """A part that claims a gigabyte, and has it: in a file with a hole, which takes no room on the
+    disk.
+    """
     with zipfile.ZipFile(saved) as archive:
-        members = [(name, archive.read(name)) for name in archive.namelist() if name != "factor.npy"]
+        members = [
+            (name, archive.read(name)) for name in archive.namelist() if name != "factor.npy"
+        ]
     archive_of(saved, [*members, ("factor.npy", b"")])
     size = 1 << 30
     with open(saved, "r+b") as file, zipfile.ZipFile(file, "a") as archive:
@@ -509,7 +725,11 @@ def test_a_file_of_holes(saved):
     assert saved.stat().st_size > size
     tracemalloc.start()
     try:
-        with pytest.raises(ModelFileError, match=r"factor must take [\d,]+ bytes and a header, got 1,073,741,824"):
+        with pytest.raises(
+            ModelFileError,
+            match=r"factor must take [\d,]+ bytes and a header, got "
+            r"1,073,741,824",
+        ):
             mnngp.load(saved)
         assert tracemalloc.get_traced_memory()[1] < 1 << 22
     finally:
@@ -582,11 +802,14 @@ def test_where_it_cannot_be_written(tmp_path):
     class Own(MaxoutGPRegressor):
         pass
 
-    with pytest.raises(InputError, match="only a MaxoutGPClassifier or a MaxoutGPRegressor itself can be saved, got Own"):
+    with pytest.raises(
+        InputError,
+        match="only a MaxoutGPClassifier or a MaxoutGPRegressor itself can be saved, got Own",
+    ):
         Own(**QUICK).fit(X[:, :2], X[:, 3]).save(tmp_path / "own")
 
 
-# --- mutated files ------------------------------------------------------------------------------------------------------
+# --- mutated files --------------------------------------------------------------------------------
 
 GIVEN = (2, 2, 1.0, 0.1, "nngp", 0.1)
 
@@ -600,10 +823,22 @@ def originals(tmp_path_factory):
     models = {
         "chosen": (MaxoutGPRegressor(**QUICK), X[:60, :3], X[:60, 3]),
         "factor of 361 kB": (MaxoutGPRegressor(*GIVEN), many, np.sin(many[:, 0])),
-        "float32": (MaxoutGPRegressor(*GIVEN, dtype="float32", normalize="sphere"), X[::3, :3], X[::3, 3]),
-        "without a factor": (MaxoutGPRegressor(2, 2, (1.0, 0.9, 0.8), 0.1, "ntk", 0.1, solver="cg"), many[:80], many[:80, 0]),
+        "float32": (
+            MaxoutGPRegressor(*GIVEN, dtype="float32", normalize="sphere"),
+            X[::3, :3],
+            X[::3, 3],
+        ),
+        "without a factor": (
+            MaxoutGPRegressor(2, 2, (1.0, 0.9, 0.8), 0.1, "ntk", 0.1, solver="cg"),
+            many[:80],
+            many[:80, 0],
+        ),
         "several targets": (MaxoutGPRegressor(*GIVEN[:5], normalize=None), inputs / 100.0, targets),
-        "strings": (MaxoutGPClassifier(*GIVEN), pd.DataFrame(X[::4], columns=list("abcd")), NAMES.astype(object)[LABELS[::4]]),
+        "strings": (
+            MaxoutGPClassifier(*GIVEN),
+            pd.DataFrame(X[::4], columns=list("abcd")),
+            NAMES.astype(object)[LABELS[::4]],
+        ),
         "two classes": (MaxoutGPClassifier(*GIVEN, solver="cg"), X[:99:3], LABELS[:99:3]),
     }
     files = {}
@@ -630,12 +865,21 @@ def answers(model, points):
 def damaged(data, rng):
     """A file as a bad disk, a bad line or an editor leaves it."""
     changed = bytearray(data)
-    # Most of a file is numbers of arrays. The rest of it deserves as many changes: headers, names, the directory.
-    signs = [data.find(sign, int(rng.integers(len(data)))) for sign in (b"PK", b"NUMPY", b"model.json", b'"')]
-    place = int(rng.integers(len(data))) if rng.random() < 0.3 else max(0, int(rng.choice(signs)) + int(rng.integers(-8, 120)))
+    # Most of a file is numbers of arrays. The rest of it deserves as many changes: headers, names,
+    # the directory.
+    signs = [
+        data.find(sign, int(rng.integers(len(data))))
+        for sign in (b"PK", b"NUMPY", b"model.json", b'"')
+    ]
+    place = (
+        int(rng.integers(len(data)))
+        if rng.random() < 0.3
+        else max(0, int(rng.choice(signs)) + int(rng.integers(-8, 120)))
+    )
     place, length = min(place, len(data) - 1), int(rng.integers(1, 200))
     how = rng.choice(
-        ["bit", "byte", "bytes", "zeros", "swap", "cut", "lose", "repeat"], p=[0.3, 0.3, 0.1, 0.06, 0.06, 0.06, 0.06, 0.06]
+        ["bit", "byte", "bytes", "zeros", "swap", "cut", "lose", "repeat"],
+        p=[0.3, 0.3, 0.1, 0.06, 0.06, 0.06, 0.06, 0.06],
     )
     if how == "bit":
         changed[place] ^= 1 << int(rng.integers(8))
@@ -658,7 +902,9 @@ def damaged(data, rng):
 
 
 def test_damaged_files(originals, tmp_path):
-    """600 of the 1,000 mutated files: each is refused, or it has the same predictions to the last bit."""
+    """600 of the 1,000 mutated files: each is refused, or it has the same predictions to the last
+    bit.
+    """
     rng, path, refused = np.random.default_rng(1), tmp_path / "m", 0
     names = list(originals)
     for number in range(600):
@@ -675,7 +921,9 @@ def test_damaged_files(originals, tmp_path):
 
 
 def test_the_header_of_a_large_array(originals, tmp_path):
-    """Too large for the archive's own checksum to be reached before NumPy parses the header: our digest must be there first."""
+    """Too large for the archive's own checksum to be reached before NumPy parses the header: our
+    digest must be there first.
+    """
     data, path, rng = originals["factor of 361 kB"][0], tmp_path / "m", np.random.default_rng(3)
     start = data.index(b"\x93NUMPY", data.index(b"factor.npy"))
     for place in range(start, start + 128):
@@ -687,10 +935,48 @@ def test_the_header_of_a_large_array(originals, tmp_path):
 
 
 ODD_VALUES = (
-    10**7, 10**12, 2**63, 10**4000, -1, 0, 1, 2, True, False, None, "", "4", "NaN", "-Infinity", "x" * 2000, "\ud800", 1.5, -0.0,
-    1e-320, 1e308, -1e308, math.nan, math.inf, -math.inf, [], [1], [[1.0]], [1.0, math.nan, -2.0], [None] * 50, {}, {"a": 1},
-    {"depth": 10**9}, "float32", "float64", "ntk", "sphere", "cg", "i8", "(2,)f8", "O",
-)  # fmt: skip
+    10**7,
+    10**12,
+    2**63,
+    10**4000,
+    -1,
+    0,
+    1,
+    2,
+    True,
+    False,
+    None,
+    "",
+    "4",
+    "NaN",
+    "-Infinity",
+    "x" * 2000,
+    "\ud800",
+    1.5,
+    -0.0,
+    1e-320,
+    1e308,
+    -1e308,
+    math.nan,
+    math.inf,
+    -math.inf,
+    [],
+    [1],
+    [[1.0]],
+    [1.0, math.nan, -2.0],
+    [None] * 50,
+    {},
+    {"a": 1},
+    {"depth": 10**9},
+    "float32",
+    "float64",
+    "ntk",
+    "sphere",
+    "cg",
+    "i8",
+    "(2,)f8",
+    "O",
+)
 
 
 def numbers(a):
@@ -708,9 +994,19 @@ ODD_ARRAYS = (
     lambda a, rng: rng.permutation(a),
     lambda a, rng: a.astype("<U8"),
     lambda a, rng: a.astype("<U8").astype("S8"),
-    lambda a, rng: np.zeros(a.shape, rng.choice(["<f8", "<f4", "<f2", ">f8", "<i8", "<i4", "|b1", "<c16", "<M8[s]", "<U3", "|V4"])),
-    lambda a, rng: np.full(a.shape, rng.choice([np.nan, np.inf, -np.inf, 0.0, -1.0, 1e-320, 1e308, 1e-300, 1e150, 1.0, 0.5])),
-    lambda a, rng: with_value(rng.choice([np.nan, np.inf, -1.0, 0.0, 1e-320, 1e300]), rng.integers(a.size))(numbers(a)),
+    lambda a, rng: np.zeros(
+        a.shape,
+        rng.choice(
+            ["<f8", "<f4", "<f2", ">f8", "<i8", "<i4", "|b1", "<c16", "<M8[s]", "<U3", "|V4"]
+        ),
+    ),
+    lambda a, rng: np.full(
+        a.shape,
+        rng.choice([np.nan, np.inf, -np.inf, 0.0, -1.0, 1e-320, 1e308, 1e-300, 1e150, 1.0, 0.5]),
+    ),
+    lambda a, rng: with_value(
+        rng.choice([np.nan, np.inf, -1.0, 0.0, 1e-320, 1e300]), rng.integers(a.size)
+    )(numbers(a)),
     lambda a, rng: rng.normal(size=a.shape),
     lambda a, rng: rng.integers(0, 2**62, size=a.shape),
     lambda a, rng: np.frombuffer(rng.bytes(a.nbytes), a.dtype).reshape(a.shape),
@@ -739,11 +1035,16 @@ def forged(header, members, rng):
     names = [name for name in members if name.endswith(".npy")]
     name = names[rng.integers(len(names))].removesuffix(".npy")
     with np.errstate(all="ignore"):
-        replaced(name, lambda a: ODD_ARRAYS[rng.integers(len(ODD_ARRAYS))](a, rng) if a.size else np.ones(3))(header, members)
+        replaced(
+            name,
+            lambda a: ODD_ARRAYS[rng.integers(len(ODD_ARRAYS))](a, rng) if a.size else np.ones(3),
+        )(header, members)
 
 
 def test_forged_files(originals, tmp_path):
-    """The other 400: each is refused, or predicts, or says in our words why not; soon, and in memory of the file's size."""
+    """The other 400: each is refused, or predicts, or says in our words why not; soon, and in
+    memory of the file's size.
+    """
     rng, path, refused = np.random.default_rng(2), tmp_path / "m", 0
     names = list(originals)
     tracemalloc.start()
@@ -760,7 +1061,8 @@ def test_forged_files(originals, tmp_path):
                 model = None
             assert tracemalloc.get_traced_memory()[1] - before < len(data) + (4 << 20)
             if model is not None:
-                # Numbers that no fit gives may overflow, and a system with them need not have a solution.
+                # Numbers that no fit gives may overflow, and a system with them need not have a
+                # solution.
                 with contextlib.suppress(MnngpError), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     assert [len(value) for value in answers(model, np.asarray(points))] == [3, 3]

@@ -1,4 +1,6 @@
-"""What other platforms lack or do otherwise, by taking it away here; and what pyproject.toml promises of versions."""
+"""What other platforms lack or do otherwise, by taking it away here; and what pyproject.toml
+promises of versions.
+"""
 
 import ast
 import os
@@ -23,7 +25,11 @@ ROOT = Path(__file__).parents[1]
 def python(*arguments, **environment):
     """Run Python in a new process and return what it prints, as bytes."""
     done = subprocess.run(
-        [sys.executable, *arguments], env={**os.environ, **environment}, capture_output=True, check=False, timeout=300
+        [sys.executable, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
@@ -65,7 +71,9 @@ def unseen(monkeypatch):
     """threadpoolctl knows no BLAS here, as it does not know Apple's Accelerate."""
     for name in ("OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "LOKY_MAX_CPU_COUNT"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(threads, "_blas", lambda: ThreadpoolController().select(user_api="none of them"))
+    monkeypatch.setattr(
+        threads, "_blas", lambda: ThreadpoolController().select(user_api="none of them")
+    )
 
 
 @pytest.mark.usefixtures("unseen")
@@ -108,16 +116,29 @@ def test_a_blas_that_does_not_tell_its_threads(monkeypatch):
 
 
 def test_the_command_line_in_other_alphabets():
-    """That of Windows in the West, where output goes into a file, and that of a machine without a locale."""
-    assert rb"\u221afan_in" in python("-m", "mnngp", "phase", "--rank", "3", PYTHONIOENCODING="cp1252")
+    """That of Windows in the West, where output goes into a file, and that of a machine without a
+    locale.
+    """
+    assert rb"\u221afan_in" in python(
+        "-m", "mnngp", "phase", "--rank", "3", PYTHONIOENCODING="cp1252"
+    )
     assert rb"28\xd728" in python("-m", "mnngp", "data", "list", PYTHONIOENCODING="ascii")
 
 
 def test_predictions_on_standard_output_are_utf8(tmp_path):
     table, model = tmp_path / "table.csv", tmp_path / "model.mnngp"
-    table.write_text("x,Größe\n" + "".join(f"{k / 10},{'αβ'[k % 20 > 9]}\n" for k in range(40)), encoding="utf-8")
+    table.write_text(
+        "x,Größe\n" + "".join(f"{k / 10},{'αβ'[k % 20 > 9]}\n" for k in range(40)), encoding="utf-8"
+    )
     encoder = data.Encoder.of(data.tables.read(table), "Größe", None, ())
-    given = {"depth": 2, "rank": 2, "weight_var": 1.0, "bias_var": 0.1, "kind": "nngp", "noise_var": 0.1}
+    given = {
+        "depth": 2,
+        "rank": 2,
+        "weight_var": 1.0,
+        "bias_var": 0.1,
+        "kind": "nngp",
+        "noise_var": 0.1,
+    }
     fitted = MaxoutGPClassifier(**given).fit(*encoder.labelled(data.tables.read(table)))
     persistence.save(fitted, model, table=encoder.as_dict())
     printed = python("-m", "mnngp", "predict", model, table, PYTHONIOENCODING="cp1252")
@@ -131,12 +152,19 @@ def test_every_text_file_is_read_and_written_with_an_encoding():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-                binary = any(isinstance(given, ast.Constant) and "b" in str(given.value) for given in node.args[1:])
-                text = name in ("read_text", "write_text") or (name == "open" and isinstance(node.func, ast.Name) and not binary)
-                assert not text or any(given.arg == "encoding" for given in node.keywords), f"{path}, line {node.lineno}"
+                binary = any(
+                    isinstance(given, ast.Constant) and "b" in str(given.value)
+                    for given in node.args[1:]
+                )
+                text = name in ("read_text", "write_text") or (
+                    name == "open" and isinstance(node.func, ast.Name) and not binary
+                )
+                assert not text or any(given.arg == "encoding" for given in node.keywords), (
+                    f"{path}, line {node.lineno}"
+                )
 
 
-# --- versions ---------------------------------------------------------------------------------------------------------
+# --- versions -------------------------------------------------------------------------------------
 
 
 def promised():
@@ -144,7 +172,12 @@ def promised():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     lists = [project["dependencies"], *(extras[name] for name in extras if name != "docs")]
-    return [Requirement(text) for requirements in lists for text in requirements if not text.startswith("mnngp[")]
+    return [
+        Requirement(text)
+        for requirements in lists
+        for text in requirements
+        if not text.startswith("mnngp[")
+    ]
 
 
 def pinned(name):
@@ -157,7 +190,9 @@ def test_the_oldest_versions_are_those_that_are_tested():
     oldest = pinned("constraints-oldest.txt")
     for requirement in promised():
         (bound,) = requirement.specifier
-        assert bound.operator == ">=", f"{requirement} promises no oldest version, or not all newer ones"
+        assert bound.operator == ">=", (
+            f"{requirement} promises no oldest version, or not all newer ones"
+        )
         assert Version(oldest[requirement.name]) == Version(bound.version), (
             f"{requirement} is tested with {oldest[requirement.name]}"
         )
@@ -178,5 +213,7 @@ def test_what_is_imported_is_required():
             imported = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
                 imported = [node.module]
-            for top in {name.split(".")[0] for name in imported} - {"mnngp"} - sys.stdlib_module_names:
+            for top in (
+                {name.split(".")[0] for name in imported} - {"mnngp"} - sys.stdlib_module_names
+            ):
                 assert top in required, f"{path} imports {top}"

@@ -1,4 +1,6 @@
-"""The progress bar: when it appears, what it says, and what it leaves behind. On a real terminal (a pseudo-terminal, that is)."""
+"""The progress bar: when it appears, what it says, and what it leaves behind. On a real terminal (a
+pseudo-terminal, that is).
+"""
 
 import json
 import os
@@ -19,14 +21,18 @@ HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"  # the cursor
 
 
 def on_terminal(code, act=None, errors_to=None):
-    """Run code with a terminal as its standard error, and return the exit code, what it printed and what was drawn.
+    """Run code with a terminal as its standard error, and return the exit code, what it printed and
+    what was drawn.
 
     ``act``: what to do with the process once something was drawn.
     """
     master, slave = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, stderr=errors_to or slave, env=environment
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        stderr=errors_to or slave,
+        env=environment,
     )
     os.close(slave)
     drawn, limit = b"", time.monotonic() + 120.0
@@ -106,11 +112,15 @@ def test_a_fit_of_any_size_shows_one():
 def test_an_end_before_its_time_gives_the_cursor_back(end):
     if end == "interrupt":
         status, _, drawn = on_terminal(
-            START.format(patience=0.1) + "work(100, 60.0)", act=lambda process: process.send_signal(signal.SIGINT)
+            START.format(patience=0.1) + "work(100, 60.0)",
+            act=lambda process: process.send_signal(signal.SIGINT),
         )
         assert status == -signal.SIGINT
     else:
-        code = f"with progress.bar('work') as stage:\n    stage('first', 1.0)(0.25)\n    time.sleep(0.6)\n    {end}\n"
+        code = (
+            "with progress.bar('work') as stage:\n    stage('first', 1.0)(0.25)\n    "
+            f"time.sleep(0.6)\n    {end}\n"
+        )
         status, _, drawn = on_terminal(START.format(patience=0.1) + code)
         assert status == 1
         assert "ValueError: of the work" in words(drawn)
@@ -122,7 +132,9 @@ def test_an_end_before_its_time_gives_the_cursor_back(end):
 
 
 def test_nothing_is_drawn_where_nobody_looks():
-    """Workers of joblib have the terminal of their parent; side by side they would write into each other's lines."""
+    """Workers of joblib have the terminal of their parent; side by side they would write into each
+    other's lines.
+    """
     code = START.format(patience=0.0) + textwrap.dedent(
         """
         import sys
@@ -140,21 +152,29 @@ def test_nothing_is_drawn_where_nobody_looks():
     )
     status, printed, drawn = on_terminal(code)
     assert (status, drawn) == (0, "")
-    assert printed.splitlines() == ["True", "(True, False) (True, False)", "(True, False) (True, False)"]
+    assert printed.splitlines() == [
+        "True",
+        "(True, False) (True, False)",
+        "(True, False) (True, False)",
+    ]
 
 
 def test_nor_where_standard_error_leads_to_a_file(tmp_path):
     asked = "with progress.bar('asked for', show=True) as stage:\n    stage.say('a line')\n"
     with (tmp_path / "log").open("wb") as log:
-        assert on_terminal(START.format(patience=0.0) + "work(2, 0.6)\n" + asked, errors_to=log)[0] == 0
+        assert (
+            on_terminal(START.format(patience=0.0) + "work(2, 0.6)\n" + asked, errors_to=log)[0]
+            == 0
+        )
     text = (tmp_path / "log").read_text()
     assert text.startswith("a line\nasked for ")
     assert len(text.splitlines()) == 2  # the line, and the bar as it was at the end
     assert "\x1b" not in text
 
 
-# A kernel of Jupyter, as far as the bar can see it: a shell that has a kernel, standard error that is no terminal, and outputs that
-# are made once and then written anew. ipywidgets is not there, and warnings are errors.
+# A kernel of Jupyter, as far as the bar can see it: a shell that has a kernel, standard error that
+# is no terminal, and outputs that are made once and then written anew. ipywidgets is not there, and
+# warnings are errors.
 KERNEL = """
 import json, sys, types, warnings
 warnings.simplefilter("error")
@@ -175,8 +195,13 @@ sys.modules |= {"IPython": IPython, "IPython.display": IPython.display, "ipywidg
 
 
 def test_a_notebook_gets_an_output_that_is_written_anew(tmp_path):
-    code = KERNEL + START.format(patience=0.1) + "work(1, 0.0)\nwork(4, 1.2)\nprint(json.dumps(outputs))\n"
-    code += "shell.kernel = None\nassert not progress._watched()"  # IPython without a kernel is a terminal or a file like any other
+    code = (
+        KERNEL
+        + START.format(patience=0.1)
+        + "work(1, 0.0)\nwork(4, 1.2)\nprint(json.dumps(outputs))\n"
+    )
+    # IPython without a kernel is a terminal or a file like any other
+    code += "shell.kernel = None\nassert not progress._watched()"
     with (tmp_path / "log").open("wb") as log:
         status, printed, _ = on_terminal(code, errors_to=log)
     assert (status, (tmp_path / "log").read_text()) == (0, "")
@@ -190,7 +215,9 @@ def test_a_notebook_gets_an_output_that_is_written_anew(tmp_path):
 
 
 def test_time_left_follows_the_speed():
-    """A second a step, five quick ones to the middle and fifty slow ones from there: the later half of the time is what counts."""
+    """A second a step, five quick ones to the middle and fifty slow ones from there: the later half
+    of the time is what counts.
+    """
     work = progress._Work("work")
     done, speeds = work.open("all", 1.0), [0.1] * 5 + [0.01] * 50
     for step, speed in enumerate(speeds, 1):
@@ -210,7 +237,8 @@ def test_time_left_between_steps():
     work.open("first", 0.25)(1.0)
     assert work.time_left(at[4.0], False) == "12 s left"
     assert work.time_left(at[6.0], False) == "10 s left"  # the next step is not due yet
-    assert work.time_left(at[17.0], False) == "51 s left"  # it is overdue: a quarter took at least 17 s, not 4
+    # it is overdue: a quarter took at least 17 s, not 4
+    assert work.time_left(at[17.0], False) == "51 s left"
     assert work.time_left(at[1000.0], False) == "50 min left"
     times = [progress._duration(seconds) for seconds in (-3.0, 0.2, 59.4, 110.0, 3000.0, 7200.0)]
     assert times == ["1 s", "1 s", "59 s", "2 min", "50 min", "2.0 h"]

@@ -1,4 +1,6 @@
-"""What a fit leaves behind when it fails, is interrupted, or is asked by several threads; and what it says of wrong arguments."""
+"""What a fit leaves behind when it fails, is interrupted, or is asked by several threads; and what
+it says of wrong arguments.
+"""
 
 import gc
 import pickle
@@ -45,10 +47,13 @@ def interrupted(call, delay):
     return False
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may come where Python cannot raise it
+# it may come where Python cannot raise it
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("estimator", [MaxoutGPRegressor, MaxoutGPClassifier])
 def test_an_interrupted_refit_changes_nothing(diabetes, estimator, tmp_path):
-    """25 each: other features, other targets, other classes, stopped anywhere. Predictions stay the same to the last bit."""
+    """25 each: other features, other targets, other classes, stopped anywhere. Predictions stay the
+    same to the last bit.
+    """
     X, y, new = diabetes
     if estimator is MaxoutGPClassifier:
         y = (y > np.median(y)).astype(int)
@@ -108,7 +113,11 @@ def test_probabilities_are_calibrated_once_for_all_threads(monkeypatch):
     X, y = load_breast_cancer(return_X_y=True)
     model = MaxoutGPClassifier(**FIXED, noise_var=0.1).fit(X[:200], y[:200])
     calls, compute = [], MaxoutGPClassifier._calibrate
-    monkeypatch.setattr(MaxoutGPClassifier, "_calibrate", lambda self: calls.append(1) or time.sleep(0.1) or compute(self))
+    monkeypatch.setattr(
+        MaxoutGPClassifier,
+        "_calibrate",
+        lambda self: calls.append(1) or time.sleep(0.1) or compute(self),
+    )
     together, found = threading.Barrier(4), []
 
     def ask():
@@ -133,7 +142,9 @@ def test_asking_whether_there_is_leave_one_out_costs_nothing(monkeypatch, diabet
     X, y, _ = diabetes
     model = estimator(**FIXED, noise_var=0.1).fit(X, y > 100.0)
     calls, diagonal = [], factor.Factor.diagonal
-    monkeypatch.setattr(factor.Factor, "diagonal", lambda self, *rest: calls.append(1) or diagonal(self, *rest))
+    monkeypatch.setattr(
+        factor.Factor, "diagonal", lambda self, *rest: calls.append(1) or diagonal(self, *rest)
+    )
     assert hasattr(model, "loo_")
     loo = model.loo_
     assert not calls
@@ -175,7 +186,9 @@ def test_subclasses_keep_their_constructors_and_what_they_do_not_pickle(diabetes
             self.extra = extra
 
         def __getstate__(self):
-            return {name: value for name, value in super().__getstate__().items() if name != "logger"}
+            return {
+                name: value for name, value in super().__getstate__().items() if name != "logger"
+            }
 
     class Quicker(Quick):
         pass
@@ -187,7 +200,11 @@ def test_subclasses_keep_their_constructors_and_what_they_do_not_pickle(diabetes
     assert (model.max_trials, model.extra) == (3, 3)
     model.logger = print
     assert model.fit(*diabetes[:2]).logger is print
-    with pytest.raises(TypeError, match=r"Named\.__init__\(\) got an unexpected keyword argument 'depht'"):
+    with pytest.raises(
+        TypeError,
+        match=r"Named\.__init__\(\) got an unexpected keyword argument "
+        r"'depht'",
+    ):
         Named(depht=3)
 
 
@@ -209,11 +226,15 @@ def test_the_cores_are_given_back_after_an_interrupt(monkeypatch):
     assert threads._allowed() == before
 
 
-# --- what is said of wrong arguments --------------------------------------------------------------------------------------
+# --- what is said of wrong arguments --------------------------------------------------------------
 
 
 def test_errors_name_the_class():
-    with pytest.raises(TypeError, match=r"^MaxoutGPRegressor\.__init__\(\) got an unexpected keyword argument 'depht'"):
+    with pytest.raises(
+        TypeError,
+        match=r"^MaxoutGPRegressor\.__init__\(\) got an unexpected "
+        r"keyword argument 'depht'",
+    ):
         MaxoutGPRegressor(depht=3)
     with pytest.raises(TypeError, match=r"^MaxoutGPClassifier\.__init__\(\)"):
         MaxoutGPClassifier(*range(20))
@@ -226,7 +247,11 @@ def test_targets_that_are_no_numbers(diabetes):
         np.where(X[:, 0] > 0.0, "high", "low").astype(object),
         [["a", "b"]] * len(X),
     ):
-        with pytest.raises(InputError, match=r"y must be numbers, got '.*'; for labels of classes there is MaxoutGPClassifier"):
+        with pytest.raises(
+            InputError,
+            match=r"y must be numbers, got '.*'; for labels of classes "
+            r"there is MaxoutGPClassifier",
+        ):
             MaxoutGPRegressor().fit(X, labels)
     numbers = MaxoutGPRegressor(**FIXED, noise_var=0.1).fit(X, X[:, 0].astype(object))
     assert np.isfinite(numbers.predict(X)).all()
@@ -251,7 +276,9 @@ def test_weights_at_the_limits_of_floating_point(diabetes, weight, message):
 @pytest.mark.parametrize("size", [1e-100, 1e100])
 def test_weights_as_far_as_they_may_go(diabetes, size):
     X, y, new = diabetes
-    model = MaxoutGPRegressor(random_state=0, max_trials=4).fit(X, y, sample_weight=np.full(len(X), size))
+    model = MaxoutGPRegressor(random_state=0, max_trials=4).fit(
+        X, y, sample_weight=np.full(len(X), size)
+    )
     plain = MaxoutGPRegressor(random_state=0, max_trials=4).fit(X, y)
     np.testing.assert_allclose(model.predict(new), plain.predict(new), rtol=1e-6)
 
@@ -259,9 +286,17 @@ def test_weights_as_far_as_they_may_go(diabetes, size):
 def test_noise_at_the_limits_of_floating_point(diabetes):
     X, y, new = diabetes
     for noise in (1e300, np.inf):
-        with pytest.raises(InputError, match=r"noise_var must be a finite number at least 0 and at most 1e\+200"):
+        with pytest.raises(
+            InputError,
+            match=r"noise_var must be a finite number at least 0 and at "
+            r"most 1e\+200",
+        ):
             MaxoutGPRegressor(**FIXED, noise_var=noise).fit(X, y)
-    with pytest.raises(InputError, match=r"noise_var must be at most 1e\+200 times the variance of the targets"):
+    with pytest.raises(
+        InputError,
+        match=r"noise_var must be at most 1e\+200 times the variance of "
+        r"the targets",
+    ):
         MaxoutGPRegressor(noise_var=1e150).fit(X, 1e-60 * y)
     with pytest.raises(InputError, match=r"noise_var must be from 0 to 1e\+200, got 1e\+300 at 2"):
         Posterior(MaxoutKernel(), X, y, [1.0, 1.0, 1e300] + [1.0] * 147)
@@ -272,19 +307,26 @@ def test_noise_at_the_limits_of_floating_point(diabetes):
 
 @pytest.mark.parametrize("jobs", [0, 1.5, "two"])
 def test_numbers_of_threads(diabetes, jobs):
-    with pytest.raises(InputError, match="n_jobs must be None, a number of threads, or -1 for all cores, got"):
+    with pytest.raises(
+        InputError, match="n_jobs must be None, a number of threads, or -1 for all cores, got"
+    ):
         MaxoutGPRegressor(n_jobs=jobs).fit(*diabetes[:2])
 
 
-# --- what is chosen and reported ------------------------------------------------------------------------------------------
+# --- what is chosen and reported ------------------------------------------------------------------
 
 
 def test_the_choice_does_not_depend_on_threads(monkeypatch, diabetes):
     X, y, new = diabetes
     monkeypatch.setattr(choice, "LARGEST", 60)
-    one, two, some = (MaxoutGPRegressor(random_state=0, max_trials=12, n_jobs=jobs).fit(X, y) for jobs in (1, 2, -1))
+    one, two, some = (
+        MaxoutGPRegressor(random_state=0, max_trials=12, n_jobs=jobs).fit(X, y)
+        for jobs in (1, 2, -1)
+    )
     for other in (two, some):
-        assert [{**trial, "seconds": 0.0} for trial in other.trials_] == [{**trial, "seconds": 0.0} for trial in one.trials_]
+        assert [{**trial, "seconds": 0.0} for trial in other.trials_] == [
+            {**trial, "seconds": 0.0} for trial in one.trials_
+        ]
         np.testing.assert_array_equal(other.predict(new), one.predict(new))
 
 
@@ -312,14 +354,18 @@ def test_what_was_added_is_in_the_units_of_the_targets(diabetes):
     X, _, _ = diabetes
     near = np.concatenate([X, X + 1e-6])
     with pytest.warns(AccuracyWarning, match="was added"):
-        model = MaxoutGPRegressor(**FIXED, dtype="float32", random_state=0).fit(near, 1e3 * np.tile(X[:, 0] ** 2, 2))
+        model = MaxoutGPRegressor(**FIXED, dtype="float32", random_state=0).fit(
+            near, 1e3 * np.tile(X[:, 0] ** 2, 2)
+        )
     assert 0.0 < model.report_.added < 1.0
     noise = model._posterior.noise_var[0] * model._unit[0] ** 2
     assert model.noise_var_ + model.report_.added == pytest.approx(noise, rel=1e-9)
 
 
 def test_what_is_added_follows_the_contraction(monkeypatch):
-    """Where κ was too small for the points, and then the matrix singular as well: relative to the κ in the end."""
+    """Where κ was too small for the points, and then the matrix singular as well: relative to the κ
+    in the end.
+    """
     X = np.repeat(np.random.default_rng(0).normal(size=(40, 3)), 2, axis=0)
     kernel = MaxoutKernel(1, 2)
     monkeypatch.setattr(factor, "contraction", lambda network, x: 0.07)

@@ -1,4 +1,6 @@
-"""The kernels where people use kernels: scikit-learn's Gaussian processes and support vector machines."""
+"""The kernels where people use kernels: scikit-learn's Gaussian processes and support vector
+machines.
+"""
 
 import numpy as np
 import pandas as pd
@@ -32,11 +34,15 @@ def test_regressor_optimises_the_variances(wave):
 
 def test_evidence_gradient_of_the_regressor(wave):
     X, y = wave
-    kernel = NetworkKernel([Maxout(4), ReLU()], weight_var=[0.5, 1.0, 2.0], bias_var=0.1, kind="ntk") + WhiteKernel(0.1)
+    kernel = NetworkKernel(
+        [Maxout(4), ReLU()], weight_var=[0.5, 1.0, 2.0], bias_var=0.1, kind="ntk"
+    ) + WhiteKernel(0.1)
     model = GaussianProcessRegressor(kernel, optimizer=None).fit(X, y)
     _, gradient = model.log_marginal_likelihood(kernel.theta, eval_gradient=True)
     for index, unit in enumerate(np.eye(len(kernel.theta))):
-        up, down = (model.log_marginal_likelihood(kernel.theta + sign * 1e-5 * unit) for sign in (1, -1))
+        up, down = (
+            model.log_marginal_likelihood(kernel.theta + sign * 1e-5 * unit) for sign in (1, -1)
+        )
         assert gradient[index] == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-6)
 
 
@@ -66,17 +72,29 @@ def test_adds_and_multiplies_with_other_kernels(wave):
 def test_model_selection_over_kernels(wave):
     X, y = wave
     grid = {"kernel__k1__rank": [2, 4], "kernel__k1__depth": [1, 3]}
-    search = GridSearchCV(GaussianProcessRegressor(MaxoutKernel() + WhiteKernel(0.01), optimizer=None), grid, cv=3).fit(X, y)
+    search = GridSearchCV(
+        GaussianProcessRegressor(MaxoutKernel() + WhiteKernel(0.01), optimizer=None), grid, cv=3
+    ).fit(X, y)
     assert set(search.best_params_) == set(grid)
-    scores = cross_val_score(GaussianProcessRegressor(MaxoutKernel(2, 3) + WhiteKernel(0.01), optimizer=None), X, y, cv=3, n_jobs=2)
+    scores = cross_val_score(
+        GaussianProcessRegressor(MaxoutKernel(2, 3) + WhiteKernel(0.01), optimizer=None),
+        X,
+        y,
+        cv=3,
+        n_jobs=2,
+    )
     assert np.isfinite(scores).all()
 
 
 def test_frames_go_in(wave):
     X, _ = wave
     np.testing.assert_array_equal(MaxoutKernel(2, 3)(pd.DataFrame(X)), MaxoutKernel(2, 3)(X))
-    mixed = pd.DataFrame({"a": [0.5, 1.5], "b": [True, False], "c": pd.array([1, 2], dtype="Int64")})
-    np.testing.assert_array_equal(MaxoutKernel(2, 3)(mixed), MaxoutKernel(2, 3)(np.array([[0.5, 1.0, 1.0], [1.5, 0.0, 2.0]])))
+    mixed = pd.DataFrame(
+        {"a": [0.5, 1.5], "b": [True, False], "c": pd.array([1, 2], dtype="Int64")}
+    )
+    np.testing.assert_array_equal(
+        MaxoutKernel(2, 3)(mixed), MaxoutKernel(2, 3)(np.array([[0.5, 1.0, 1.0], [1.5, 0.0, 2.0]]))
+    )
     with pytest.raises(ValueError, match="X must be numeric"):
         MaxoutKernel(2, 3)(pd.DataFrame({"a": [0.5], "b": ["1.5"]}))
 

@@ -57,7 +57,8 @@ def test_angles_against_high_precision():
                 apart = mpmath.sqrt(mpmath.fsum((p - q) ** 2 for p, q in zip(a, b, strict=True)))
                 other = mpmath.sqrt(mpmath.fsum((p + q) ** 2 for p, q in zip(a, b, strict=True)))
                 exact = float(mpmath.atan2(apart, other))
-                # measured: 4e-16, and 1e-8 next to opposite points, where u and not 1 - u is known to the last digit
+                # measured: 4e-16, and 1e-8 next to opposite points, where u and not 1 - u is known
+                # to the last digit
                 assert abs(found[i, j] - exact) <= (3e-8 if exact > 1.57 else 1e-15)
 
 
@@ -82,7 +83,9 @@ def test_curves_against_the_recursion(kernel, keep):
         np.testing.assert_allclose(found, u, atol=1e-14 * u.max())  # measured: 2.2e-15
     some = Points(x.directions[:30], x.square_lengths[:30])
     cross = np.empty((30, n))
-    sphere.curve(network, 1.0, ball.window).entries(sphere.half_angles(some, x), cross, contraction=kappa)
+    sphere.curve(network, 1.0, ball.window).entries(
+        sphere.half_angles(some, x), cross, contraction=kappa
+    )
     np.testing.assert_allclose(cross[:, 30:], expected[:30, 30:], atol=1e-14)
 
 
@@ -98,14 +101,17 @@ def test_without_a_series_everything_goes_through_the_layers(monkeypatch):
 
 
 def test_deep_and_chaotic_smooth_networks_need_a_short_series():
-    """100 layers of tanh: the recursion takes half a minute for 1,000 points, because no series holds from copies on."""
+    """100 layers of tanh: the recursion takes half a minute for 1,000 points, because no series
+    holds from copies on.
+    """
     x = points(40)
     window = sphere.window(x, x)
     network = NetworkKernel([Tanh()] * 100, 3.1413793103448278, 0.9655172413793104)._network()
     assert len(sphere.curve(network, 1.0, window).series) < 130
     memory = np.empty(layout.packed_shape(40))
     packed_correlations(network, sphere.on_sphere(x, window), memory)
-    np.testing.assert_allclose(unpacked(memory, 40), correlations(network, x), atol=1e-14)  # measured: 1e-16
+    # measured: 1e-16
+    np.testing.assert_allclose(unpacked(memory, 40), correlations(network, x), atol=1e-14)
 
 
 def test_one_pair_and_one_point():
@@ -118,7 +124,9 @@ def test_one_pair_and_one_point():
         ball = sphere.on_sphere(few, sphere.window(few, few))
         memory = np.empty(layout.packed_shape(n))
         packed_correlations(kernel._network(), ball, memory)
-        np.testing.assert_allclose(unpacked(memory, n), correlations(kernel._network(), few), atol=1e-14)
+        np.testing.assert_allclose(
+            unpacked(memory, n), correlations(kernel._network(), few), atol=1e-14
+        )
 
 
 def test_other_lengths_are_refused():
@@ -132,4 +140,6 @@ def test_float32_goes_the_usual_way():
     kernel = MaxoutKernel(3, 2, dtype="float32")
     single = Points(x.directions.astype(np.float32), x.square_lengths)
     ball = sphere.Sphere(single.directions, single.square_lengths, (0.1, 1.5))
-    np.testing.assert_array_equal(distances(kernel._network(), ball), distances(kernel._network(), single))
+    np.testing.assert_array_equal(
+        distances(kernel._network(), ball), distances(kernel._network(), single)
+    )

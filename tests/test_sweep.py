@@ -1,4 +1,6 @@
-"""Sweeps: the numbers are those of a plain posterior, and nothing that happens to a long run loses or repeats a cell."""
+"""Sweeps: the numbers are those of a plain posterior, and nothing that happens to a long run loses
+or repeats a cell.
+"""
 
 import contextlib
 import itertools
@@ -66,7 +68,13 @@ def digits():
 
 def protocol_of(**changes):
     data = {"name": "digits", "train": [40, 80], "validation": 200, "repeats": 1, "test": 200}
-    family = {"activation": "maxout", "rank": 4, "depth": [1, 5], "weight_var": [0.5, 1.5], "bias_var": 0.1}
+    family = {
+        "activation": "maxout",
+        "rank": 4,
+        "depth": [1, 5],
+        "weight_var": [0.5, 1.5],
+        "bias_var": 0.1,
+    }
     families = changes.pop("family", [family])
     return Protocol.of({"data": data | changes, "family": families})
 
@@ -82,11 +90,17 @@ def numbers(results):
     """What must be the same whoever computes it, by cell."""
     return {
         (r.n_train, r.repeat, r.activation, r.rank, r.kind, r.depth, r.weight_var, r.bias_var): (
-            r.status, r.validation_accuracy, r.validation_log_loss, r.test_accuracy, r.test_log_loss, r.noise_var, r.attempts,
+            r.status,
+            r.validation_accuracy,
+            r.validation_log_loss,
+            r.test_accuracy,
+            r.test_log_loss,
+            r.noise_var,
+            r.attempts,
             r.warning,
         )
         for r in results
-    }  # fmt: skip
+    }
 
 
 def swept(path, protocol, images, watcher=None):
@@ -97,13 +111,26 @@ def swept(path, protocol, images, watcher=None):
 
 def in_order(protocol, results):
     """Results in the order of the protocol; threads finish them in any."""
-    place = {key: index for index, key in enumerate(group.key(depth) for group in protocol.groups for depth in group.depths)}
+    place = {
+        key: index
+        for index, key in enumerate(
+            group.key(depth) for group in protocol.groups for depth in group.depths
+        )
+    }
 
     def key(r):
         return next(
             group.key(r.depth)
             for group in protocol.groups
-            if (group.split.n_train, group.split.repeat, group.activation, group.rank, group.kind, group.weight_var, group.bias_var)
+            if (
+                group.split.n_train,
+                group.split.repeat,
+                group.activation,
+                group.rank,
+                group.kind,
+                group.weight_var,
+                group.bias_var,
+            )
             == (r.n_train, r.repeat, r.activation, r.rank, r.kind, r.weight_var, r.bias_var)
         )
 
@@ -130,15 +157,31 @@ class Counter:
         self.phases.append(cells)
 
 
-# --- the numbers --------------------------------------------------------------------------------------------------------
+# --- the numbers ----------------------------------------------------------------------------------
 
 FAMILIES = [
-    {"activation": "maxout", "rank": [2, 3, 4], "depth": [1, 5, 21], "weight_var": [0.1, 0.776, 4.83], "bias_var": [0.069, 2.0]},
+    {
+        "activation": "maxout",
+        "rank": [2, 3, 4],
+        "depth": [1, 5, 21],
+        "weight_var": [0.1, 0.776, 4.83],
+        "bias_var": [0.069, 2.0],
+    },
     {"activation": "relu", "depth": [1, 9], "weight_var": [0.5, 2.0], "bias_var": 0.3},
     {"activation": "tanh", "depth": [1, 6], "weight_var": [1.5, 4.0], "bias_var": [0.0, 0.3]},
-    {"activation": "maxout", "kind": "ntk", "rank": [2, 4], "depth": [1, 9], "weight_var": [0.5, 1.5], "bias_var": 0.1},
+    {
+        "activation": "maxout",
+        "kind": "ntk",
+        "rank": [2, 4],
+        "depth": [1, 9],
+        "weight_var": [0.5, 1.5],
+        "bias_var": 0.1,
+    },
     {"activation": "erf", "kind": "ntk", "depth": 3, "weight_var": 1.5, "bias_var": 0.1},
-    *({"activation": name, "depth": 2, "weight_var": 1.0, "bias_var": 0.1} for name in ("gelu", "abs", "leaky_relu")),
+    *(
+        {"activation": name, "depth": 2, "weight_var": 1.0, "bias_var": 0.1}
+        for name in ("gelu", "abs", "leaky_relu")
+    ),
 ]
 
 
@@ -153,28 +196,56 @@ def test_accuracies_are_those_of_a_plain_posterior(many, digits):
     protocol, results = many
     assert len(results) == len(protocol) == 54 + 4 + 8 + 8 + 1 + 3
     train, validation = cells.rows(protocol, next(protocol.splits), len(digits.y))
-    X, others = standardised(digits.X[train]), [standardised(digits.X[validation]), standardised(digits.X_test)]
+    X, others = (
+        standardised(digits.X[train]),
+        [standardised(digits.X[validation]), standardised(digits.X_test)],
+    )
     labels, targets = [digits.y[validation], digits.y_test], np.eye(10)[digits.y[train]] - 0.1
-    kernels = {group.key(depth): group.kernel(depth) for group in protocol.groups for depth in group.depths}
+    kernels = {
+        group.key(depth): group.kernel(depth) for group in protocol.groups for depth in group.depths
+    }
     for result, (key, kernel) in zip(in_order(protocol, results), kernels.items(), strict=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AccuracyWarning)
             posterior = Posterior(kernel, X, targets, 1e-10, policy="paper")
         means = [posterior.mean(part) for part in others]
-        accuracies = [np.mean(mean.argmax(axis=1) == label) for mean, label in zip(means, labels, strict=True)]
+        accuracies = [
+            np.mean(mean.argmax(axis=1) == label) for mean, label in zip(means, labels, strict=True)
+        ]
         assert (result.validation_accuracy, result.test_accuracy) == tuple(accuracies), key
-        assert (result.noise_var, result.attempts) == (posterior.noise_var[0], posterior.report.attempts)
+        assert (result.noise_var, result.attempts) == (
+            posterior.noise_var[0],
+            posterior.report.attempts,
+        )
         sharpness = cells.Evidence(means[0], labels[0]).sharpness()
-        for mean, label, found in zip(means, labels, (result.validation_log_loss, result.test_log_loss), strict=True):
+        for mean, label, found in zip(
+            means, labels, (result.validation_log_loss, result.test_log_loss), strict=True
+        ):
             assert found == pytest.approx(cells.Evidence(mean, label).log_loss(sharpness), rel=1e-6)
 
 
 def test_what_a_result_says(many):
     protocol, results = many
     result = in_order(protocol, results)[0]
-    assert (result.dataset, result.n_train, result.n_validation, result.n_test) == ("digits", 150, 300, 599)
-    assert (result.repeat, result.seed, result.activation, result.rank, result.kind) == (0, 0, "maxout", 2, "nngp")
-    assert (result.status, result.error, result.version, result.commit) == ("done", None, mnngp.__version__, commit())
+    assert (result.dataset, result.n_train, result.n_validation, result.n_test) == (
+        "digits",
+        150,
+        300,
+        599,
+    )
+    assert (result.repeat, result.seed, result.activation, result.rank, result.kind) == (
+        0,
+        0,
+        "maxout",
+        2,
+        "nngp",
+    )
+    assert (result.status, result.error, result.version, result.commit) == (
+        "done",
+        None,
+        mnngp.__version__,
+        commit(),
+    )
     assert result.finished.startswith("20")
     assert result.finished.endswith("+00:00")
     assert 0.0 < result.seconds < 60.0
@@ -187,7 +258,9 @@ def test_log_loss_is_the_least_there_is(many):
     labels = (mean + 0.7 * rng.normal(size=mean.shape)).argmax(axis=1)
     for scale in (1e-12, 1.0, 1e12):
         evidence = cells.Evidence(scale * mean, labels)
-        best = minimize_scalar(lambda a, e=evidence: e.log_loss(a), bounds=(0.0, 100.0 / scale), method="bounded").fun
+        best = minimize_scalar(
+            lambda a, e=evidence: e.log_loss(a), bounds=(0.0, 100.0 / scale), method="bounded"
+        ).fun
         found = evidence.log_loss(evidence.sharpness())
         assert found <= best * (1.0 + 1e-12)
         assert found < np.log(10.0)
@@ -204,8 +277,12 @@ def test_log_loss_at_the_ends():
     assert nothing.sharpness() == 0.0
 
 
-def test_many_training_images_go_another_way_to_the_same_numbers(many, digits, tmp_path, monkeypatch):
-    """Above ``SMALL`` one cell has all threads and is committed alone; angles that are too many are not kept."""
+def test_many_training_images_go_another_way_to_the_same_numbers(
+    many, digits, tmp_path, monkeypatch
+):
+    """Above ``SMALL`` one cell has all threads and is committed alone; angles that are too many are
+    not kept.
+    """
     protocol, results = many
     monkeypatch.setattr(runner, "SMALL", 10)
     monkeypatch.setattr(cells, "_KEPT", 0)
@@ -234,17 +311,26 @@ def test_threads_do_not_change_the_numbers(digits, tmp_path):
 
 def test_images_of_another_collection(digits, tmp_path):
     message = "images must be those of the protocol, digits, got mnist"
-    with Store.begin(tmp_path / "run.sqlite", protocol_of()) as store, pytest.raises(InputError, match=message):
+    with (
+        Store.begin(tmp_path / "run.sqlite", protocol_of()) as store,
+        pytest.raises(InputError, match=message),
+    ):
         runner.run(store.protocol, store, replace(digits, name="mnist"))
 
 
-# --- less accurate than usual ---------------------------------------------------------------------------------------------
+# --- less accurate than usual ---------------------------------------------------------------------
 
 
 def test_a_cell_says_that_it_is_less_accurate_than_usual(digits, tmp_path, monkeypatch):
     """Several at once in threads: each has its own warnings, and nothing is printed."""
     monkeypatch.setattr(runner.threads, "count", lambda: 4)
-    family = {"activation": "maxout", "rank": [2, 3], "depth": [1, 60], "weight_var": [1e-6, 2e-6], "bias_var": [0.1, 0.2]}
+    family = {
+        "activation": "maxout",
+        "rank": [2, 3],
+        "depth": [1, 60],
+        "weight_var": [1e-6, 2e-6],
+        "bias_var": [0.1, 0.2],
+    }
     protocol, path = protocol_of(train=40, family=[family]), tmp_path / "run.sqlite"
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
@@ -255,13 +341,17 @@ def test_a_cell_says_that_it_is_less_accurate_than_usual(digits, tmp_path, monke
         if result.depth == 1:
             assert result.warning is None
         else:
-            assert result.warning.startswith("all correlations at depth 60 are one to the last digit of float64")
+            assert result.warning.startswith(
+                "all correlations at depth 60 are one to the last digit of float64"
+            )
             assert (result.status, result.attempts) == ("done", 1)
     with Store.open(path) as store:
         assert store.about()["inaccurate"] == 8
     on_cluster = tmp_path / "cluster.sqlite"
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0") as threads,
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0"
+        ) as threads,
         distributed.Client(threads, set_as_default=False) as client,
         Store.begin(on_cluster, protocol) as store,
     ):
@@ -271,8 +361,17 @@ def test_a_cell_says_that_it_is_less_accurate_than_usual(digits, tmp_path, monke
 
 @pytest.mark.parametrize("policy", ["paper", "relative"])
 def test_noise_that_the_papers_policy_raised_is_no_warning(digits, tmp_path, policy):
-    family = {"activation": "relu", "kind": "ntk", "depth": [30, 60], "weight_var": 0.01, "bias_var": 1.0}
-    mapping = {"data": {"name": "digits", "train": 60, "validation": 50, "test": 50}, "family": [family]}
+    family = {
+        "activation": "relu",
+        "kind": "ntk",
+        "depth": [30, 60],
+        "weight_var": 0.01,
+        "bias_var": 1.0,
+    }
+    mapping = {
+        "data": {"name": "digits", "train": 60, "validation": 50, "test": 50},
+        "family": [family],
+    }
     protocol = Protocol.of(mapping | {"noise": {"policy": policy, "noise_var": 1e-18}})
     for result in swept(tmp_path / "run.sqlite", protocol, digits):
         assert result.attempts > 1
@@ -292,10 +391,12 @@ def test_a_cell_that_fails_has_its_warnings_too(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(cells._Infinite, "_mean", broken)
     results = swept(tmp_path / "run.sqlite", protocol_of(train=40), digits)
     assert {result.error for result in results} == {"ZeroDivisionError: oh ? dear"}
-    assert {result.warning for result in results} == {"layer 0 is odd\nlayer 1 is odd\nlayer 2 is odd\n… and 7 more of the kind"}
+    assert {result.warning for result in results} == {
+        "layer 0 is odd\nlayer 1 is odd\nlayer 2 is odd\n… and 7 more of the kind"
+    }
 
 
-# --- going on -----------------------------------------------------------------------------------------------------------
+# --- going on -------------------------------------------------------------------------------------
 
 
 def test_going_on_computes_what_is_missing_and_nothing_else(digits, tmp_path):
@@ -321,16 +422,31 @@ def test_a_changed_configuration_is_refused_with_the_difference(digits, tmp_path
     path = tmp_path / "run.sqlite"
     Store.begin(path, protocol_of()).close()
     content = path.read_bytes()
-    with pytest.raises(StoreError, match=r"is the store of another configuration(?s:.*)\n  data.repeats: 1 → 3"):
+    with pytest.raises(
+        StoreError,
+        match=r"is the store of another configuration(?s:.*)\n  "
+        r"data.repeats: 1 → 3",
+    ):
         Store.begin(path, protocol_of(repeats=3))
-    family = {"activation": "relu", "depth": 1, "bias_var": 0.0, "weight_var": {"from": 1.0, "to": 2.0, "count": 100}}
+    family = {
+        "activation": "relu",
+        "depth": 1,
+        "bias_var": 0.0,
+        "weight_var": {"from": 1.0, "to": 2.0, "count": 100},
+    }
     with pytest.raises(StoreError, match=r"… and 9\d more"):
         Store.begin(path, protocol_of(family=[family]))
     assert path.read_bytes() == content
 
 
 def test_failing_cells_are_recorded_and_the_rest_goes_on(digits, tmp_path, monkeypatch):
-    family = {"activation": "maxout", "rank": 2, "depth": [1, 5], "weight_var": [1.0, 1e200], "bias_var": 0.1}
+    family = {
+        "activation": "maxout",
+        "rank": 2,
+        "depth": [1, 5],
+        "weight_var": [1.0, 1e200],
+        "bias_var": 0.1,
+    }
     protocol = protocol_of(family=[family])
     path = tmp_path / "run.sqlite"
     results = swept(path, protocol, digits)
@@ -367,9 +483,10 @@ def test_whatever_a_cell_raises_is_its_own_affair(digits, tmp_path, monkeypatch)
     assert errors[1.5, 1] is None
 
 
-# --- processes that are killed, and several at once -----------------------------------------------------------------------
+# --- processes that are killed, and several at once -----------------------------------------------
 
-# A process that has everything loaded, and forks another for each line: starting Python twenty times would take a minute.
+# A process that has everything loaded, and forks another for each line: starting Python twenty
+# times would take a minute.
 ZYGOTE = """
 import json, os, random, resource, sys, time
 from mnngp import cli
@@ -443,14 +560,21 @@ class Zygote:
         self.errors = open(folder / "errors.txt", "w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-c", ZYGOTE, str(folder / "warm.sqlite")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        )  # fmt: skip
+        )
         assert self.process.stdout.readline() == "ready\n", self.said()
 
     def sweep(self, config, path, *, kill_after=None, limit=None):
-        """Run a sweep in a process of its own, and kill it after some seconds. Returns its exit code."""
-        self.process.stdin.write(json.dumps({"config": str(config), "store": str(path), "limit": limit}) + "\n")
+        """Run a sweep in a process of its own, and kill it after some seconds. Returns its exit
+        code.
+        """
+        self.process.stdin.write(
+            json.dumps({"config": str(config), "store": str(path), "limit": limit}) + "\n"
+        )
         self.process.stdin.flush()
         child = int(self.process.stdout.readline())
         timer = None
@@ -464,7 +588,9 @@ class Zygote:
         return code
 
     def commands(self, commands, *, seconds):
-        """Run the command line in several processes at once. Returns their exit codes; after so many seconds they are killed."""
+        """Run the command line in several processes at once. Returns their exit codes; after so
+        many seconds they are killed.
+        """
         self.process.stdin.write(json.dumps({"commands": commands}) + "\n")
         self.process.stdin.flush()
         children = json.loads(self.process.stdout.readline())
@@ -509,13 +635,16 @@ def test_twenty_kills_lose_and_repeat_nothing(zygote, tmp_path):
     generator, kills, seen = random.Random(4), 0, []
     while kills < 20:
         # Longer until something is finished: on a busy machine the first cells take their time.
-        code = zygote.sweep(config, path, kill_after=generator.uniform(0.0, once / (16.0 if seen else 4.0)))
+        code = zygote.sweep(
+            config, path, kill_after=generator.uniform(0.0, once / (16.0 if seen else 4.0))
+        )
         assert code in (-signal.SIGKILL, 0), zygote.said()
         if code == 0:
             break
         kills += 1
         if path.exists() and path.stat().st_size:
-            with Store.open(path) as store:  # readable at any time, and what was there is there, to the letter
+            # readable at any time, and what was there is there, to the letter
+            with Store.open(path) as store:
                 results = store.results()
             assert results[: len(seen)] == seen
             seen = results
@@ -562,7 +691,15 @@ def environment(**more):
 
 def mnngp_sweep(*arguments, code=0, **options):
     command = [MNNGP, "sweep", *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment(), **options)
+    result = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=environment(),
+        **options,
+    )
     assert result.returncode == code, result.stdout + result.stderr
     assert "Traceback" not in result.stderr
     return result
@@ -570,14 +707,28 @@ def mnngp_sweep(*arguments, code=0, **options):
 
 def test_two_processes_share_the_work(zygote, config, tmp_path):
     def command(name, number):
-        arguments, output = ["sweep", str(config), "-o", str(tmp_path / name), "--json"], str(tmp_path / f"{name}-{number}.txt")
-        return {"arguments": arguments, "seed": number, "chance": 0.0, "delay": 0.0, "output": output}
+        arguments, output = (
+            ["sweep", str(config), "-o", str(tmp_path / name), "--json"],
+            str(tmp_path / f"{name}-{number}.txt"),
+        )
+        return {
+            "arguments": arguments,
+            "seed": number,
+            "chance": 0.0,
+            "delay": 0.0,
+            "output": output,
+        }
 
     both = [command("both.sqlite", number) for number in range(2)]
     assert zygote.commands(both, seconds=120.0) == [0, 0]
     for one in both:
         facts = json.loads(Path(one["output"]).read_text().splitlines()[-1])
-        assert (facts["done"], facts["failed"], facts["inaccurate"], facts["cells"]) == (34, 0, 0, 34)
+        assert (facts["done"], facts["failed"], facts["inaccurate"], facts["cells"]) == (
+            34,
+            0,
+            0,
+            34,
+        )
     assert zygote.commands([command("one.sqlite", 0)], seconds=120.0) == [0]
     with Store.open(tmp_path / "both.sqlite") as store, Store.open(tmp_path / "one.sqlite") as one:
         assert numbers(store.results()) == numbers(one.results())
@@ -585,7 +736,9 @@ def test_two_processes_share_the_work(zygote, config, tmp_path):
 
 
 def test_two_processes_do_not_repeat_each_others_cells(digits, tmp_path, monkeypatch):
-    """Here in two forks, which count the cells that they compute; each of them takes long enough for both to get some."""
+    """Here in two forks, which count the cells that they compute; each of them takes long enough
+    for both to get some.
+    """
     protocol, path = protocol_of(repeats=2), tmp_path / "run.sqlite"
     computed = tmp_path / "computed.txt"
     plain = cells._Infinite.cell
@@ -632,7 +785,8 @@ bias_var = 0.1
 
 @pytest.mark.parametrize("seed", range(6))
 def test_processes_that_retry_beside_each_other_end(zygote, tmp_path, seed):
-    """What failed in one is opened again by the next, at any moment: each of them ends, and the store has each cell once.
+    """What failed in one is opened again by the next, at any moment: each of them ends, and the
+    store has each cell once.
 
     When numbers were given again, 9 of 24 such trials had a process that never ended.
     """
@@ -642,14 +796,24 @@ def test_processes_that_retry_beside_each_other_end(zygote, tmp_path, seed):
     def command(number, chance, delay, *options):
         arguments = ["sweep", str(config), "-o", str(path), *options]
         output = str(tmp_path / f"{number}.txt")
-        return {"arguments": arguments, "seed": f"{seed}, {number}", "chance": chance, "delay": delay, "output": output}
+        return {
+            "arguments": arguments,
+            "seed": f"{seed}, {number}",
+            "chance": chance,
+            "delay": delay,
+            "output": output,
+        }
 
     def said():
         return [output.read_text()[-2000:] for output in tmp_path.glob("*.txt")]
 
     delays = (generator.uniform(0.0, 0.5) for _ in range(3))
-    commands = [command(0, 0.6, 0.0), *(command(i, 0.4, delay, "--retry-failed") for i, delay in enumerate(delays, 1))]
-    assert set(zygote.commands(commands, seconds=60.0)) <= {0, 1}, said()  # 1: there are failed cells
+    commands = [
+        command(0, 0.6, 0.0),
+        *(command(i, 0.4, delay, "--retry-failed") for i, delay in enumerate(delays, 1)),
+    ]
+    # 1: there are failed cells
+    assert set(zygote.commands(commands, seconds=60.0)) <= {0, 1}, said()
     protocol = Protocol.load(config)
     expected = sorted(group.key(depth) for group in protocol.groups for depth in group.depths)
     with Store.open(path) as store:
@@ -660,7 +824,9 @@ def test_processes_that_retry_beside_each_other_end(zygote, tmp_path, seed):
         after = store.news(0)
     assert sorted(key for _, key, _ in after) == expected
     assert {result.status for _, _, result in after} == {"done"}
-    assert [cell for cell in before if cell[2].status == "done"] == after[: sum(cell[2].status == "done" for cell in before)]
+    assert [cell for cell in before if cell[2].status == "done"] == after[
+        : sum(cell[2].status == "done" for cell in before)
+    ]
 
 
 def test_what_the_store_has_is_finished_whoever_said_so(digits, tmp_path, monkeypatch):
@@ -685,7 +851,13 @@ def test_what_the_store_has_is_finished_whoever_said_so(digits, tmp_path, monkey
 
 def test_cells_that_another_process_opens_again_are_waited_for(digits, tmp_path):
     """It ends when the store has all cells, not when each of them was there once."""
-    family = {"activation": "maxout", "rank": 2, "depth": [1, 5], "weight_var": [1.0, 1e200], "bias_var": 0.1}
+    family = {
+        "activation": "maxout",
+        "rank": 2,
+        "depth": [1, 5],
+        "weight_var": [1.0, 1e200],
+        "bias_var": 0.1,
+    }
     protocol, path = protocol_of(family=[family]), tmp_path / "run.sqlite"
 
     class Watcher(Counter):
@@ -759,7 +931,7 @@ def test_a_store_is_read_while_another_process_adds_to_it_and_forgets(tmp_path):
         assert store.results().count(done) >= seen[-1].count(done)
 
 
-# --- full disks, folders that cannot be written ---------------------------------------------------------------------------
+# --- full disks, folders that cannot be written ---------------------------------------------------
 
 
 def test_a_full_disk_ends_in_an_error_and_a_store_that_goes_on(zygote, tmp_path):
@@ -771,7 +943,9 @@ def test_a_full_disk_ends_in_an_error_and_a_store_that_goes_on(zygote, tmp_path)
     assert zygote.sweep(config, path, limit=limit) == 1
     message = zygote.said().splitlines()[-1]
     assert message.startswith(f"StoreError: {path} cannot be written: ")
-    assert message.endswith("what is finished is kept, and the same command goes on when there is room")
+    assert message.endswith(
+        "what is finished is kept, and the same command goes on when there is room"
+    )
     with Store.open(path) as store:
         kept = store.results()
     assert 0 < len(kept) < 100
@@ -784,8 +958,30 @@ def test_a_full_disk_ends_in_an_error_and_a_store_that_goes_on(zygote, tmp_path)
 def test_a_disk_that_is_full_from_the_start(tmp_path):
     with Store.begin(tmp_path / "run.sqlite", protocol_of()) as store:
         store._connection.execute("PRAGMA max_page_count = 1")  # SQLite takes what there is already
-        row = Result("d", 1, 1, 1, 0, 0, "relu", None, "nngp", 1, 1.0, 0.0, "failed", *[None] * 7, "1", None, "now", "x" * 100_000)
-        with pytest.raises(StoreError, match="cannot be written: database or disk is full; what is finished is kept"):
+        row = Result(
+            "d",
+            1,
+            1,
+            1,
+            0,
+            0,
+            "relu",
+            None,
+            "nngp",
+            1,
+            1.0,
+            0.0,
+            "failed",
+            *[None] * 7,
+            "1",
+            None,
+            "now",
+            "x" * 100_000,
+        )
+        with pytest.raises(
+            StoreError,
+            match="cannot be written: database or disk is full; what is finished is kept",
+        ):
             store.add([("key", row)])
         assert store.results() == []
         store._connection.execute("PRAGMA max_page_count = 10000")
@@ -794,7 +990,9 @@ def test_a_disk_that_is_full_from_the_start(tmp_path):
 
 
 def as_nobody(function):
-    """Call a function in a process without root's rights, and return what it returns or raises, as text."""
+    """Call a function in a process without root's rights, and return what it returns or raises, as
+    text.
+    """
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -827,15 +1025,20 @@ def test_a_folder_that_cannot_be_written(public):
     protocol, path = protocol_of(), public / "run.sqlite"
     os.chmod(public, 0o555)
     assert (
-        as_nobody(lambda: Store.begin(path, protocol)) == f"StoreError: {path} cannot be written: the folder {public} is read-only"
+        as_nobody(lambda: Store.begin(path, protocol)) == f"StoreError: {path} cannot be written: "
+        f"the folder {public} is read-only"
     )
     os.chmod(public, 0o755)
     Store.begin(path, protocol).close()
     os.chmod(path, 0o444)
     os.chmod(public, 0o777)
-    assert as_nobody(lambda: Store.begin(path, protocol)) == f"StoreError: {path} cannot be written: it is read-only"
+    assert (
+        as_nobody(lambda: Store.begin(path, protocol))
+        == f"StoreError: {path} cannot be written: it is read-only"
+    )
     os.chmod(public, 0o555)
-    assert as_nobody(lambda: Store.open(path).about()["open"]) == str(len(protocol))  # reading is no problem
+    # reading is no problem
+    assert as_nobody(lambda: Store.open(path).about()["open"]) == str(len(protocol))
 
 
 def test_a_writer_that_was_killed_in_the_middle_of_a_commit(public):
@@ -846,10 +1049,13 @@ def test_a_writer_that_was_killed_in_the_middle_of_a_commit(public):
     if not child:
         try:
             store = Store.begin(path, protocol)
-            store._connection.execute("PRAGMA cache_size = 1")  # so that pages are written before the end
+            # so that pages are written before the end
+            store._connection.execute("PRAGMA cache_size = 1")
             with store._transaction():
                 for number in range(200):
-                    store._connection.execute("INSERT INTO run VALUES (?, ?, '')", (str(number), "x" * 5000))
+                    store._connection.execute(
+                        "INSERT INTO run VALUES (?, ?, '')", (str(number), "x" * 5000)
+                    )
                 os.kill(os.getpid(), signal.SIGKILL)
         finally:
             os._exit(1)
@@ -858,7 +1064,9 @@ def test_a_writer_that_was_killed_in_the_middle_of_a_commit(public):
     assert path.with_name("run.sqlite-journal").exists()
     os.chmod(path, 0o444)
     os.chmod(public, 0o555)
-    assert "was left in the middle of a change; open it once where it can be written" in as_nobody(lambda: Store.open(path))
+    assert "was left in the middle of a change; open it once where it can be written" in as_nobody(
+        lambda: Store.open(path)
+    )
     os.chmod(public, 0o755)
     os.chmod(path, 0o644)
     with Store.open(path) as store:
@@ -866,7 +1074,7 @@ def test_a_writer_that_was_killed_in_the_middle_of_a_commit(public):
     assert path.read_bytes() == content
 
 
-# --- files that are not ours ----------------------------------------------------------------------------------------------
+# --- files that are not ours ----------------------------------------------------------------------
 
 
 def test_files_that_are_not_stores(tmp_path):
@@ -879,7 +1087,9 @@ def test_files_that_are_not_stores(tmp_path):
         Store.begin(tmp_path / "none" / "run.sqlite", protocol)
     path.write_text("What is this? " * 1000)
     for opened in (Store.open, lambda name: Store.begin(name, protocol)):
-        with pytest.raises(StoreError, match="is not the store of a run, or is damaged: file is not a database"):
+        with pytest.raises(
+            StoreError, match="is not the store of a run, or is damaged: file is not a database"
+        ):
             opened(path)
     path.unlink()
     with sqlite3.connect(path) as connection:
@@ -897,23 +1107,43 @@ def test_files_that_are_not_stores(tmp_path):
 def alter(path, *statements):
     connection = sqlite3.connect(path, isolation_level=None)
     for statement in statements:
-        connection.execute(*statement) if isinstance(statement, tuple) else connection.execute(statement)
+        connection.execute(*statement) if isinstance(statement, tuple) else connection.execute(
+            statement
+        )
     connection.close()
 
 
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("PRAGMA user_version = 4", "has the format 4, mnngp .* reads 1 to 3; a newer mnngp reads it"),
+        (
+            "PRAGMA user_version = 4",
+            "has the format 4, mnngp .* reads 1 to 3; a newer mnngp reads it",
+        ),
         ("PRAGMA user_version = 2", "does not have the tables of a store"),
-        ("CREATE TRIGGER t AFTER INSERT ON cell BEGIN DELETE FROM cell; END", "does not have the tables of a store"),
+        (
+            "CREATE TRIGGER t AFTER INSERT ON cell BEGIN DELETE FROM cell; END",
+            "does not have the tables of a store",
+        ),
         ("CREATE VIEW v AS SELECT * FROM cell", "does not have the tables of a store"),
         ("DROP TABLE cell", "does not have the tables of a store"),
-        ("DELETE FROM run WHERE name = 'protocol'", "what it says of its run is not what was stored"),
-        ("DELETE FROM run WHERE name = 'machine'", "what it says of its run is not what was stored"),
+        (
+            "DELETE FROM run WHERE name = 'protocol'",
+            "what it says of its run is not what was stored",
+        ),
+        (
+            "DELETE FROM run WHERE name = 'machine'",
+            "what it says of its run is not what was stored",
+        ),
         ("UPDATE run SET value = '[]' WHERE name = 'protocol'", "does not hold a protocol"),
-        ("UPDATE run SET value = replace(value, 'digits', 'x') WHERE name = 'protocol'", "does not hold a protocol.*data.name"),
-        (("UPDATE run SET value = ? WHERE name = 'protocol'", ("[" * 100_000,)), "does not hold a protocol"),
+        (
+            "UPDATE run SET value = replace(value, 'digits', 'x') WHERE name = 'protocol'",
+            "does not hold a protocol.*data.name",
+        ),
+        (
+            ("UPDATE run SET value = ? WHERE name = 'protocol'", ("[" * 100_000,)),
+            "does not hold a protocol",
+        ),
     ],
 )
 def test_stores_that_were_tampered_with(tmp_path, statement, message):
@@ -921,7 +1151,11 @@ def test_stores_that_were_tampered_with(tmp_path, statement, message):
     Store.begin(path, protocol_of()).close()
     alter(path, statement)
     if "UPDATE" in str(statement):
-        with pytest.raises(StoreError, match=r"what it says of its run is not what was stored.*; take a copy"):
+        with pytest.raises(
+            StoreError,
+            match=r"what it says of its run is not what was stored.*; "
+            r"take a copy",
+        ):
             Store.open(path)
         sealed(path)
     with pytest.raises(StoreError, match=message):
@@ -935,11 +1169,20 @@ def test_values_that_were_tampered_with(tmp_path, digits, value):
     alter(path, f"UPDATE cell SET test_accuracy = {value} WHERE depth = 5")
     with (
         Store.open(path) as store,
-        pytest.raises(StoreError, match=r"the cell '40/0/maxout-4/.*/5' does not have its checksum"),
+        pytest.raises(
+            StoreError, match=r"the cell '40/0/maxout-4/.*/5' does not have its checksum"
+        ),
     ):
         store.results()
     sealed(path)
-    with Store.open(path) as store, pytest.raises(StoreError, match=r"holds .*; it was changed or damaged"):
+    with (
+        Store.open(path) as store,
+        pytest.raises(
+            StoreError,
+            match=r"holds .*; it was changed or "
+            r"damaged",
+        ),
+    ):
         store.results()
 
 
@@ -950,7 +1193,11 @@ def test_a_damaged_store(tmp_path, digits):
     content[4096:] = os.urandom(len(content) - 4096)
     path.write_bytes(content)
     with (
-        pytest.raises(StoreError, match=r"is not the store of a run, or is damaged|it was changed or damaged|does not"),
+        pytest.raises(
+            StoreError,
+            match=r"is not the store of a run, or is damaged|it was changed "
+            r"or damaged|does not",
+        ),
         Store.open(path) as store,
     ):
         store.results()
@@ -959,11 +1206,30 @@ def test_a_damaged_store(tmp_path, digits):
 @pytest.fixture(scope="module")
 def whole(digits, tmp_path_factory):
     """The store of cells of which some failed, and one is less accurate than usual."""
-    deep = {"activation": "maxout", "rank": 2, "depth": [1, 60], "weight_var": 1e-6, "bias_var": 0.1}
-    others = {"activation": "maxout", "rank": [2, 3], "depth": [1, 2], "weight_var": [1.0, 1e200], "bias_var": [0.1, 0.5]}
-    protocol, path = protocol_of(train=[20, 30], family=[deep, others]), tmp_path_factory.mktemp("whole") / "run.sqlite"
+    deep = {
+        "activation": "maxout",
+        "rank": 2,
+        "depth": [1, 60],
+        "weight_var": 1e-6,
+        "bias_var": 0.1,
+    }
+    others = {
+        "activation": "maxout",
+        "rank": [2, 3],
+        "depth": [1, 2],
+        "weight_var": [1.0, 1e200],
+        "bias_var": [0.1, 0.5],
+    }
+    protocol, path = (
+        protocol_of(train=[20, 30], family=[deep, others]),
+        tmp_path_factory.mktemp("whole") / "run.sqlite",
+    )
     results = swept(path, protocol, digits)
-    assert {(result.status, result.warning is None) for result in results} == {("done", True), ("done", False), ("failed", True)}
+    assert {(result.status, result.warning is None) for result in results} == {
+        ("done", True),
+        ("done", False),
+        ("failed", True),
+    }
     return path
 
 
@@ -974,7 +1240,9 @@ def contents(opened):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_flipped_bit_is_an_error_or_changes_nothing(whole, tmp_path, seed):
-    """Wherever it is, in values or in SQLite's own pages; also where the store is then opened to be added to."""
+    """Wherever it is, in values or in SQLite's own pages; also where the store is then opened to be
+    added to.
+    """
     content, expected = whole.read_bytes(), contents(Store.open(whole))
     generator, path, count = random.Random(seed), tmp_path / "run.sqlite", Counted()
     for bit in generator.sample(range(8 * len(content)), 200):
@@ -997,13 +1265,22 @@ def test_cells_that_are_lost_or_doubled(whole, tmp_path):
     path.write_bytes(whole.read_bytes())
     alter(path, "DELETE FROM cell WHERE number = 7")
     for look in (Store.results, Store.about):
-        with Store.open(path) as store, pytest.raises(StoreError, match="does not hold just the 36 cells that were stored"):
+        with (
+            Store.open(path) as store,
+            pytest.raises(StoreError, match="does not hold just the 36 cells that were stored"),
+        ):
             look(store)
     alter(path, "UPDATE total SET cells = 35")
-    with Store.open(path) as store, pytest.raises(StoreError, match="does not hold just the 35 cells"):
+    with (
+        Store.open(path) as store,
+        pytest.raises(StoreError, match="does not hold just the 35 cells"),
+    ):
         store.results()
     alter(path, "DELETE FROM total")
-    with Store.open(path) as store, pytest.raises(StoreError, match="does not say how many cells it holds"):
+    with (
+        Store.open(path) as store,
+        pytest.raises(StoreError, match="does not say how many cells it holds"),
+    ):
         store.results()
 
 
@@ -1018,21 +1295,28 @@ def test_what_is_damaged_is_computed_again(whole, digits, tmp_path):
         "DELETE FROM cell WHERE number = 4",
     )
     protocol, failed = before[0], before[1]["failed"]
-    with pytest.raises(StoreError, match="mnngp sweep --retry-failed computes what is damaged again"):
+    with pytest.raises(
+        StoreError, match="mnngp sweep --retry-failed computes what is damaged again"
+    ):
         swept(path, protocol, digits)
     with Store.begin(path, protocol) as store:
-        assert store.forget_failed() == failed + len([one for one in before[2][1:3] if one.status != "failed"])
+        assert store.forget_failed() == failed + len(
+            [one for one in before[2][1:3] if one.status != "failed"]
+        )
     counter = Counter()
     results = swept(path, protocol, digits, counter)
     assert numbers(results) == numbers(before[2])
-    assert counter.found == len([one for one in before[2] if one.status != "failed" and one not in before[2][1:4]])
+    assert counter.found == len(
+        [one for one in before[2] if one.status != "failed" and one not in before[2][1:4]]
+    )
     kept = [one for one in before[2] if one in results]
     assert len(kept) >= counter.found
 
 
-# --- stores of before -----------------------------------------------------------------------------------------------------
+# --- stores of before -----------------------------------------------------------------------------
 
-FORMAT_2 = Path(__file__).parent / "reference" / "store-format-2.sqlite"  # by mnngp at commit f27d051: 2 cells done, 2 failed
+# by mnngp at commit f27d051: 2 cells done, 2 failed
+FORMAT_2 = Path(__file__).parent / "reference" / "store-format-2.sqlite"
 
 
 def test_a_store_of_format_2_is_read_as_it_is(tmp_path):
@@ -1041,7 +1325,9 @@ def test_a_store_of_format_2_is_read_as_it_is(tmp_path):
     with Store.open(path) as store:
         results, about = store.results(), store.about()
         assert store.protocol.title == "As format 2 was"
-    assert [(one.depth, one.status, one.test_log_loss) for one in results if one.status == "done"] == [
+    assert [
+        (one.depth, one.status, one.test_log_loss) for one in results if one.status == "done"
+    ] == [
         (1, "done", 1.6769819509760127),
         (5, "done", 1.5745508717753416),
     ]
@@ -1077,7 +1363,11 @@ def test_a_store_of_format_2_that_is_damaged_stays_as_it_is(tmp_path):
         with pytest.raises(StoreError, match=r"holds test_accuracy = 'a text'"):
             store.results()
     for opened in (lambda: Store.begin(path, protocol), lambda: Store.open(path, readonly=False)):
-        with pytest.raises(StoreError, match=r"holds test_accuracy = 'a text', which is not of type float"):
+        with pytest.raises(
+            StoreError,
+            match=r"holds test_accuracy = 'a text', which is not of "
+            r"type float",
+        ):
             opened()
         assert path.read_bytes() == content
 
@@ -1085,7 +1375,9 @@ def test_a_store_of_format_2_that_is_damaged_stays_as_it_is(tmp_path):
 def test_a_letter_of_format_2_that_is_damaged(tmp_path):
     path = tmp_path / "run.sqlite"
     path.write_bytes(
-        FORMAT_2.read_bytes().replace(b"ScaleError: the kernel is about 1e4", b"ScaleError: the \xffernel is about 1e4")
+        FORMAT_2.read_bytes().replace(
+            b"ScaleError: the kernel is about 1e4", b"ScaleError: the \xffernel is about 1e4"
+        )
     )
     with Store.open(path) as store, pytest.raises(StoreError, match="Could not decode to UTF-8"):
         store.results()
@@ -1101,7 +1393,8 @@ def test_no_number_is_given_twice(digits, tmp_path):
         ((number, key, _),) = store.news(last)
         assert (number, key) == (last + 1, "new")
         assert store.forget_failed() == 1
-        store.add([("newer", results[0]), (cells_[0][1], results[1])])  # the second is there already
+        # the second is there already
+        store.add([("newer", results[0]), (cells_[0][1], results[1])])
         ((number, key, _),) = store.news(last)
         assert (number, key) == (last + 2, "newer")
         assert store.news(0) == [*cells_, (last + 2, "newer", results[0])]
@@ -1110,7 +1403,24 @@ def test_no_number_is_given_twice(digits, tmp_path):
 def test_values_come_back_as_they_were_stored(tmp_path):
     """An integer for a real number, and a zero with a sign, are not what SQLite gives back."""
     row = Result(
-        "d", 1, 1, 1, 0, 0, "relu", None, "nngp", 1, 1, -0.0, "done", *[0.5, -0.0, 1, 0.1, 0, 1, 5e-324], "1", None, "now", "é\0x"
+        "d",
+        1,
+        1,
+        1,
+        0,
+        0,
+        "relu",
+        None,
+        "nngp",
+        1,
+        1,
+        -0.0,
+        "done",
+        *[0.5, -0.0, 1, 0.1, 0, 1, 5e-324],
+        "1",
+        None,
+        "now",
+        "é\0x",
     )
     with Store.begin(tmp_path / "run.sqlite", protocol_of()) as store:
         store.add([("key", row)])
@@ -1127,7 +1437,7 @@ def test_the_commit_is_that_of_the_packages_sources(tmp_path, monkeypatch):
     commit.cache_clear()
 
 
-# --- the command ----------------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def test_command(config, tmp_path):
@@ -1150,13 +1460,17 @@ def test_command_says_what_is_wrong(config, tmp_path):
     Store.begin(tmp_path / "run.sqlite", Protocol.load(config)).close()
     config.write_text(config.read_text().replace("repeats = 1", "repeats = 3"))
     refused = mnngp_sweep(config, "-o", tmp_path / "run.sqlite", code=1)
-    assert refused.stderr.startswith(f"error: {tmp_path}/run.sqlite is the store of another configuration")
+    assert refused.stderr.startswith(
+        f"error: {tmp_path}/run.sqlite is the store of another configuration"
+    )
     assert "\n  data.repeats: 1 → 3" in refused.stderr
     config.write_text(config.read_text().replace("depth = 3", "depth = 0"))
     assert mnngp_sweep(config, code=1).stderr == (
         f"error: {config}: family[1].depth must be a positive integer (1, 2, 3, ...), got 0\n"
     )
-    config.write_text(config.read_text().replace("depth = 0", "depth = 3").replace('"digits"', '"mnist"'))
+    config.write_text(
+        config.read_text().replace("depth = 0", "depth = 3").replace('"digits"', '"mnist"')
+    )
     missing = mnngp_sweep(config, "-o", tmp_path / "other.sqlite", "--data-dir", tmp_path, code=1)
     assert missing.stderr.startswith("error: mnist is not in ")
 
@@ -1166,12 +1480,30 @@ def test_command_with_failing_cells(config, tmp_path):
     path = tmp_path / "run.sqlite"
     first = mnngp_sweep(config, "-o", path, "--json", code=1)
     assert json.loads(first.stdout)["failed"] == 16
-    assert "failed: maxout-2, depth 5, weight_var 1e+200, bias_var 0.1: ScaleError: " in first.stderr
-    assert first.stderr.endswith("error: 16 cells failed; mnngp sweep --retry-failed tries them again\n")
+    assert (
+        "failed: maxout-2, depth 5, weight_var 1e+200, bias_var 0.1: ScaleError: " in first.stderr
+    )
+    assert first.stderr.endswith(
+        "error: 16 cells failed; mnngp sweep --retry-failed tries them again\n"
+    )
     with Store.open(path) as store:
         before = store.results()
-    command = [sys.executable, "-m", "mnngp", "sweep", str(config), "-o", str(path), "--retry-failed"]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) for _ in "12"]
+    command = [
+        sys.executable,
+        "-m",
+        "mnngp",
+        "sweep",
+        str(config),
+        "-o",
+        str(path),
+        "--retry-failed",
+    ]
+    both = [
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        )
+        for _ in "12"
+    ]
     outputs = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [1, 1], outputs
     with Store.open(path) as store:
@@ -1183,7 +1515,11 @@ def test_interrupted(config, tmp_path):
     config.write_text(SMALL.format(repeats=20, weights=[0.5, 1.0, 2.0]))
     path = tmp_path / "run.sqlite"
     process = subprocess.Popen(
-        [MNNGP, "sweep", str(config), "-o", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        [MNNGP, "sweep", str(config), "-o", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
     )
     for _ in range(600):
         time.sleep(0.1)
@@ -1204,13 +1540,17 @@ def test_interrupted(config, tmp_path):
 
 
 def test_live_display(config, tmp_path):
-    """On a terminal: a bar, the rate, the time left, the best so far, drawn anew several times a second."""
+    """On a terminal: a bar, the rate, the time left, the best so far, drawn anew several times a
+    second.
+    """
     config.write_text(SMALL.format(repeats=6, weights=[0.5, 1.0, 1e200]))
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [MNNGP, "sweep", str(config), "-o", str(tmp_path / "run.sqlite")],
-        stdout=subprocess.DEVNULL, stderr=theirs, env=environment(TERM="xterm", COLUMNS="150"),
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env=environment(TERM="xterm", COLUMNS="150"),
+    )
     os.close(theirs)
     shown = b""
     while True:

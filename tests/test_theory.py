@@ -10,7 +10,12 @@ ACTIVATIONS = [Maxout(2), Maxout(4), ReLU(), Abs(), Tanh(), Erf(), GELU()]
 
 
 def test_published_critical_weight_variances():
-    assert [round(theory.critical_weight_var(Maxout(rank)), 5) for rank in (2, 3, 4, 5)] == [1.0, 0.78391, 0.64461, 0.55555]
+    assert [round(theory.critical_weight_var(Maxout(rank)), 5) for rank in (2, 3, 4, 5)] == [
+        1.0,
+        0.78391,
+        0.64461,
+        0.55555,
+    ]
     assert theory.critical_weight_var(ReLU(), bias_var=0.3) == 2.0  # He et al. (2015)
 
 
@@ -26,7 +31,9 @@ def test_depth_profile_is_the_kernels_own(activation, weight_var, bias_var):
     depth = 12
     angle = math.acos(0.3)
     X = math.sqrt(2.0) * np.array([[1.0, 0.0], [math.cos(angle), math.sin(angle)]])
-    profile = theory.depth_profile(activation, depth, weight_var=weight_var, bias_var=bias_var, correlation=0.3)
+    profile = theory.depth_profile(
+        activation, depth, weight_var=weight_var, bias_var=bias_var, correlation=0.3
+    )
     for level, K in NetworkKernel([activation] * depth, weight_var, bias_var).path(X):
         assert profile.variance[level] == pytest.approx(K[0, 0], rel=1e-12)
         assert profile.correlation[level] == pytest.approx(K[0, 1] / K[0, 0], rel=1e-10)
@@ -43,8 +50,12 @@ def test_fixed_points_are_fixed_and_are_reached(activation, weight_var, bias_var
             v = theory.variance_map(activation, v, **variances)
         assert v > 1e6
         return
-    assert theory.variance_map(activation, point.variance, **variances) == pytest.approx(point.variance, rel=1e-9)
-    assert theory.correlation_map(activation, point.correlation, **variances) == pytest.approx(point.correlation, rel=1e-8)
+    assert theory.variance_map(activation, point.variance, **variances) == pytest.approx(
+        point.variance, rel=1e-9
+    )
+    assert theory.correlation_map(activation, point.correlation, **variances) == pytest.approx(
+        point.correlation, rel=1e-8
+    )
     profile = theory.depth_profile(activation, 150, **variances)
     assert profile.variance[-1] == pytest.approx(point.variance, rel=1e-6)
     assert profile.correlation[-1] == pytest.approx(point.correlation, abs=1e-3)
@@ -60,10 +71,13 @@ def test_slopes_are_derivatives(activation):
     gap = 1e-8
     near_one = (1.0 - theory.correlation_map(activation, 1.0 - gap, **variances)) / gap
     assert point.correlation_slope == pytest.approx(near_one, rel=1e-3)
-    assert point.correlation_slope == pytest.approx(point.gradient_slope, rel=1e-9)  # at a fixed point of finite variance
+    # at a fixed point of finite variance
+    assert point.correlation_slope == pytest.approx(point.gradient_slope, rel=1e-9)
     # and 1 - ρ falls at that rate, a factor e in depth_scale layers
     profile = theory.depth_profile(activation, 60, **variances)
-    assert profile.distance[60] / profile.distance[59] == pytest.approx(point.correlation_slope, rel=1e-3)
+    assert profile.distance[60] / profile.distance[59] == pytest.approx(
+        point.correlation_slope, rel=1e-3
+    )
     assert point.depth_scale == pytest.approx(-1.0 / math.log(point.correlation_slope))
 
 
@@ -71,13 +85,20 @@ def test_slopes_are_derivatives(activation):
 def test_fixed_points_at_large_and_small_variances(activation):
     for weight_var, bias_var in ((1.0, 1e10), (1e12, 0.0), (0.5, 1e-20), (300.0, 2.0)):
         point = theory.fixed_point(activation, weight_var=weight_var, bias_var=bias_var)
-        again = theory.variance_map(activation, point.variance, weight_var=weight_var, bias_var=bias_var)
+        again = theory.variance_map(
+            activation, point.variance, weight_var=weight_var, bias_var=bias_var
+        )
         assert 0.0 < point.variance < np.inf
         assert again == pytest.approx(point.variance, rel=1e-13)
     # Where erf is a step, E φ'² = (4/π)/√(1 + 4v).
     wide = theory.fixed_point(Erf(), weight_var=1e12, bias_var=0.0)
-    assert wide.gradient_slope == pytest.approx(1e12 * 4.0 / np.pi / np.sqrt(1.0 + 4.0 * wide.variance), rel=1e-13)
-    assert theory.fixed_point(GELU(), weight_var=3.0).gradient_slope == pytest.approx(1.5, rel=1e-13)  # half of it at infinity
+    assert wide.gradient_slope == pytest.approx(
+        1e12 * 4.0 / np.pi / np.sqrt(1.0 + 4.0 * wide.variance), rel=1e-13
+    )
+    # half of it at infinity
+    assert theory.fixed_point(GELU(), weight_var=3.0).gradient_slope == pytest.approx(
+        1.5, rel=1e-13
+    )
 
 
 def test_phases():
@@ -85,7 +106,10 @@ def test_phases():
     critical = unit.critical_weight_var
     for factor, phase in ((0.9, "ordered"), (1.0, "critical"), (1.1, "chaotic")):
         for bias_var in (0.0, 0.3):
-            assert theory.fixed_point(unit, weight_var=factor * critical, bias_var=bias_var).phase == phase
+            assert (
+                theory.fixed_point(unit, weight_var=factor * critical, bias_var=bias_var).phase
+                == phase
+            )
     line = theory.critical_weight_var(Tanh(), bias_var=0.1)
     assert theory.fixed_point(Tanh(), weight_var=0.99 * line, bias_var=0.1).phase == "ordered"
     assert theory.fixed_point(Tanh(), weight_var=1.01 * line, bias_var=0.1).phase == "chaotic"
@@ -94,7 +118,9 @@ def test_phases():
 
 
 def test_gelu_grows_or_dies():
-    """Its variance has no stable fixed point but zero without bias: from one it dies below 1/E φ², and grows above."""
+    """Its variance has no stable fixed point but zero without bias: from one it dies below 1/E φ²,
+    and grows above.
+    """
     critical = theory.critical_weight_var(GELU())
     assert critical == pytest.approx(GELU().critical_weight_var, rel=1e-9)
     assert theory.fixed_point(GELU(), weight_var=0.99 * critical).variance == 0.0
@@ -114,7 +140,9 @@ def test_ranks_above_two_cannot_keep_activations_and_gradients_both():
 
 
 def test_gradient_is_that_of_the_tangent_kernel():
-    """Θ_ii = Σ_l (K^l_ii) · (gradient behind layer l): the profile's two columns make the tangent kernel."""
+    """Θ_ii = Σ_l (K^l_ii) · (gradient behind layer l): the profile's two columns make the tangent
+    kernel.
+    """
     depth, weight_var, bias_var = 7, 0.8, 0.2
     profile = theory.depth_profile(Maxout(3), depth, weight_var=weight_var, bias_var=bias_var)
     tangent = MaxoutKernel(depth, 3, weight_var, bias_var, kind="ntk").diag(np.array([[1.0]]))
@@ -145,5 +173,9 @@ def test_bad_input():
         theory.phase_diagram(ReLU(), 1.0, [0.1])
     with pytest.raises(InputError, match="depth must be a positive integer"):
         theory.depth_profile(ReLU(), 0, weight_var=1.0)
-    with pytest.raises(InputError, match=r"correlation must be a finite number at least -1 and at most 1, got 1\.5"):
+    with pytest.raises(
+        InputError,
+        match=r"correlation must be a finite number at least -1 and at "
+        r"most 1, got 1\.5",
+    ):
         theory.depth_profile(ReLU(), 3, weight_var=1.0, correlation=1.5)

@@ -7,7 +7,9 @@ EXTRAS = (*EXPERIMENTS, "torch", "gpytorch", "dask", "distributed")
 
 
 def environment(folder, *packages):
-    """The environment of a process that finds in their place, before them, modules that do what a missing one does."""
+    """The environment of a process that finds in their place, before them, modules that do what a
+    missing one does.
+    """
     folder.mkdir(exist_ok=True)
     for name in packages:
         text = f"raise ModuleNotFoundError(\"No module named '{name}'\", name={name!r})\n"

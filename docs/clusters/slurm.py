@@ -1,9 +1,11 @@
-"""One large Gaussian process on Slurm, by dask-jobqueue. Run it on the login node, or better in a job of its own.
+"""One large Gaussian process on Slurm, by dask-jobqueue. Run it on the login node, or better in a
+job of its own.
 
     pip install "mnngp[dask]" dask-jobqueue
     python slurm.py data.npz                 # arrays X (n, d), y (n,) and new (m, d)
 
-Not run by the authors of this page, who have no Slurm: check the names of queue, account and interface with your site.
+Not run by the authors of this page, who have no Slurm: check the names of queue, account and
+interface with your site.
 """
 
 import sys
@@ -38,7 +40,9 @@ def main() -> None:
         client.wait_for_workers(16)
         data = np.load(sys.argv[1])
         solver = ClusterConjugateGradients(scheduler=client)
-        model = MaxoutGPRegressor(solver=solver, random_state=0, progress=True).fit(data["X"], data["y"])
+        model = MaxoutGPRegressor(solver=solver, random_state=0, progress=True).fit(
+            data["X"], data["y"]
+        )
         print(model.report_)
         model.save("model.mnngp")
         np.save("prediction.npy", model.predict(data["new"]))

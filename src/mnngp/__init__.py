@@ -1,7 +1,8 @@
 """Infinitely wide maxout networks as Gaussian processes.
 
-The names below are the public interface, modules included. They are imported when first used, so that ``import mnngp`` and
-``mnngp --help`` are quick; the compiled code is loaded with the first kernel matrix.
+The names below are the public interface, modules included. They are imported when first used, so
+that ``import mnngp`` and ``mnngp --help`` are quick; the compiled code is loaded with the first
+kernel matrix.
 """
 
 from __future__ import annotations
@@ -10,8 +11,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mnngp import activations, data, errors, estimators, experiments, finite, inference, interop, kernels, plots, theory
-    from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReLU, TabulatedMaxout, Tanh
+    from mnngp import (
+        activations,
+        data,
+        errors,
+        estimators,
+        experiments,
+        finite,
+        inference,
+        interop,
+        kernels,
+        plots,
+        theory,
+    )
+    from mnngp.activations import (
+        GELU,
+        Abs,
+        Activation,
+        Erf,
+        LeakyReLU,
+        Maxout,
+        ReLU,
+        TabulatedMaxout,
+        Tanh,
+    )
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, load
     from mnngp.finite import MaxoutNetwork  # noqa: F401
     from mnngp.kernels import MaxoutKernel, NetworkKernel
@@ -19,10 +42,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "mnngp.activations": ("Activation", "Maxout", "ReLU", "LeakyReLU", "Abs", "Erf", "Tanh", "GELU", "TabulatedMaxout"),
+    "mnngp.activations": (
+        "Activation",
+        "Maxout",
+        "ReLU",
+        "LeakyReLU",
+        "Abs",
+        "Erf",
+        "Tanh",
+        "GELU",
+        "TabulatedMaxout",
+    ),
     "mnngp.kernels": ("MaxoutKernel", "NetworkKernel"),
     "mnngp.estimators": ("MaxoutGPClassifier", "MaxoutGPRegressor", "load"),
-    "mnngp.finite": ("MaxoutNetwork",),  # needs PyTorch, and so is not in __all__: a star import must work without
+    # needs PyTorch, and so is not in __all__: a star import must work without
+    "mnngp.finite": ("MaxoutNetwork",),
 }
 _SUBMODULES = (
     "activations",

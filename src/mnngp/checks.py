@@ -1,4 +1,6 @@
-"""Arguments are checked at the door: each error names the argument, its value and what is allowed."""
+"""Arguments are checked at the door: each error names the argument, its value and what is
+allowed.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,21 @@ def positive_int(name: str, value: object) -> int:
 
 
 def seed(name: str, value: object) -> int:
-    """Return ``value`` as an int that every generator of random numbers takes, and a database holds."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or not 0 <= int(value) < 2**63:
+    """Return ``value`` as an int that every generator of random numbers takes, and a database
+    holds.
+    """
+    if (
+        isinstance(value, bool | np.bool_)
+        or not isinstance(value, Integral)
+        or not 0 <= int(value) < 2**63
+    ):
         raise InputError(f"{name} must be a whole number from 0 to 2⁶³ - 1, got {value!r}")
     return int(value)
 
 
-def real(name: str, value: object, *, low: float, high: float = math.inf, strict: bool = False) -> float:
+def real(
+    name: str, value: object, *, low: float, high: float = math.inf, strict: bool = False
+) -> float:
     """Return ``value`` as a finite float in [low, high] (``strict``: above low), or raise."""
     number = math.nan
     if isinstance(value, Real | np.floating) and not isinstance(value, bool | np.bool_):
@@ -38,7 +48,9 @@ def real(name: str, value: object, *, low: float, high: float = math.inf, strict
             number = float(value)
     inside = low < number <= high if strict else low <= number <= high
     if not (math.isfinite(number) and inside):
-        bound = f"{'above' if strict else 'at least'} {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
+        bound = f"{'above' if strict else 'at least'} {low:g}" + (
+            f" and at most {high:g}" if high < math.inf else ""
+        )
         raise InputError(f"{name} must be a finite number {bound}, got {value!r}")
     return number
 
@@ -51,7 +63,8 @@ def variances(name: str, value: object, count: int, *, zero: bool) -> NDArray[np
         raise InputError(f"{name} must be a number or a sequence of {count} numbers, got {value!r}")
     if (isinstance(value, np.ndarray) and value.ndim != 1) or len(value) != count:
         raise InputError(
-            f"{name} must be one number, or {count} numbers for {count - 1} hidden layers (one for the "
+            f"{name} must be one number, or {count} numbers for {count - 1} hidden layers (one for "
+            "the "
             f"affine map before each activation, and one for the output), got {value!r}"
         )
     limits = {"low": 0.0, "high": LARGEST_VARIANCE, "strict": not zero}
@@ -59,7 +72,9 @@ def variances(name: str, value: object, count: int, *, zero: bool) -> NDArray[np
 
 
 def bounds(name: str, value: object) -> None:
-    """Check the bounds of a hyperparameter: "fixed", or a pair (one for all elements, or one for each)."""
+    """Check the bounds of a hyperparameter: "fixed", or a pair (one for all elements, or one for
+    each).
+    """
     if isinstance(value, str) and value == "fixed":
         return
     with contextlib.suppress(ValueError, TypeError):
@@ -71,7 +86,9 @@ def bounds(name: str, value: object) -> None:
             and np.all((pairs[:, 0] > 0.0) & (pairs[:, 0] <= pairs[:, 1]))
         ):
             return
-    raise InputError(f"{name} must be 'fixed' or a pair of finite numbers 0 < low <= high, got {value!r}")
+    raise InputError(
+        f"{name} must be 'fixed' or a pair of finite numbers 0 < low <= high, got {value!r}"
+    )
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
@@ -84,7 +101,9 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
 def real_array(name: str, value: Any) -> Array:
     """Return ``value`` as a numeric array (bool, integer or float), refusing everything else."""
     if hasattr(value, "toarray"):  # scipy.sparse matrices and arrays
-        raise InputError(f"{name} is sparse ({type(value).__name__}); pass a dense array, e.g. {name}.toarray()")
+        raise InputError(
+            f"{name} is sparse ({type(value).__name__}); pass a dense array, e.g. {name}.toarray()"
+        )
     if np.ma.is_masked(value):
         raise InputError(f"{name} is a masked array with masked entries; fill or drop them first")
     try:
@@ -117,14 +136,19 @@ def points(name: str, value: Any, columns: int | None = None) -> Array:
             + (f"; for a single feature use {name}.reshape(-1, 1)" if array.ndim == 1 else "")
         )
     if 0 in array.shape:
-        raise InputError(f"{name} must have at least one point and one feature, got shape {array.shape}")
+        raise InputError(
+            f"{name} must have at least one point and one feature, got shape {array.shape}"
+        )
     if columns is not None and array.shape[1] != columns:
         raise InputError(f"{name} must have {columns} columns, as X has, got shape {array.shape}")
-    with np.errstate(over="ignore", invalid="ignore"):  # a finite sum has finite terms, and is quicker to look at
+    # a finite sum has finite terms, and is quicker to look at
+    with np.errstate(over="ignore", invalid="ignore"):
         suspect = array.dtype.kind == "f" and not np.isfinite(array.sum(dtype=np.float64))
     if suspect and not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]
-        raise InputError(f"{name} must be finite, got {name}[{row}, {column}] = {array[row, column]}")
+        raise InputError(
+            f"{name} must be finite, got {name}[{row}, {column}] = {array[row, column]}"
+        )
     return array
 
 

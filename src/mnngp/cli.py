@@ -1,4 +1,6 @@
-"""The command line: the list of commands. They parse, call and print; what is heavy is imported inside, so ``--help`` is quick."""
+"""The command line: the list of commands. They parse, call and print; what is heavy is imported
+inside, so ``--help`` is quick.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Infinitely wide maxout networks as Gaussian processes."""
@@ -55,7 +60,8 @@ app.command()(converge)
 
 def main() -> None:
     """Run the command line; a user's mistake ends in one line, not in a traceback."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # into a file or a pipe, Windows has an alphabet without σ and √
+    # into a file or a pipe, Windows has an alphabet without σ and √
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()

@@ -1,7 +1,9 @@
-"""Connections to Dask clusters: one that is running, or one of processes on this machine, which listens on loopback alone.
+"""Connections to Dask clusters: one that is running, or one of processes on this machine, which
+listens on loopback alone.
 
-Dask itself waits for ever for a scheduler that does not answer, in the handshake and in every call. So calls go through
-``answered`` here: they may take as long as they like, but meanwhile the scheduler is asked now and then, and has to answer.
+Dask itself waits for ever for a scheduler that does not answer, in the handshake and in every call.
+So calls go through ``answered`` here: they may take as long as they like, but meanwhile the
+scheduler is asked now and then, and has to answer.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from mnngp import checks
 from mnngp.errors import ClusterError, InputError, MissingExtraError
 
 _Value = TypeVar("_Value")
-PATIENCE = 60.0  # seconds without an answer of a scheduler that answered before, or without any worker
+# seconds without an answer of a scheduler that answered before, or without any worker
+PATIENCE = 60.0
 _LOOK = 5.0  # seconds between two questions
 _STARTS = 2  # of a cluster on this machine, if a worker dies while it starts
 _LIKE = "an address such as 'tcp://10.0.0.1:8786'"
@@ -37,7 +40,7 @@ def distributed() -> Any:
     return module
 
 
-# --- connecting ---------------------------------------------------------------------------------------------------------
+# --- connecting -----------------------------------------------------------------------------------
 
 
 def checked_address(name: str, value: str) -> str:
@@ -59,22 +62,30 @@ def checked_address(name: str, value: str) -> str:
             host, port = parse_host_port(location)
             if not host or not 0 < port < 1 << 16:
                 raise ValueError("it has no host, or no port that there is")
-    except (ValueError, RuntimeError, ImportError) as error:  # of Dask, or of a protocol that is not installed
+    # of Dask, or of a protocol that is not installed
+    except (ValueError, RuntimeError, ImportError) as error:
         raise InputError(f"{name} must be {_LIKE}, got {value!r}: {error}") from error
     return value
 
 
 def client_at(address: str, name: str = "scheduler") -> Any:
-    """A client of the scheduler at an address such as "tcp://10.0.0.1:8786"; ``name`` is that of the argument."""
+    """A client of the scheduler at an address such as "tcp://10.0.0.1:8786"; ``name`` is that of
+    the argument.
+    """
     dask = distributed()
     checked_address(name, address)
     try:
         kind = _who(address)
         if kind != "Scheduler":
-            raise ClusterError(f"there is no Dask scheduler at {address}: it is the address of a {kind}")
+            raise ClusterError(
+                f"there is no Dask scheduler at {address}: it is the address of a {kind}"
+            )
         return dask.Client(address, timeout=_first(), set_as_default=False)
     except TimeoutError as error:
-        reason = f"no answer in {_first():g} s; the port is something else's, or the scheduler is stopped"
+        reason = (
+            f"no answer in {_first():g} s; the port is something else's, or the scheduler is "
+            "stopped"
+        )
         raise ClusterError(f"there is no Dask scheduler at {address}: {reason}") from error
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise ClusterError(f"there is no Dask scheduler at {address}: {error}") from error
@@ -88,7 +99,9 @@ def _first() -> float:
 
 
 def _who(address: str) -> str:
-    """What kind of a Dask server is there. (A client would wait for ever for one that accepts a connection and does not answer.)"""
+    """What kind of a Dask server is there. (A client would wait for ever for one that accepts a
+    connection and does not answer.)
+    """
     dask = distributed()
 
     async def ask() -> Any:
@@ -109,7 +122,8 @@ def _who(address: str) -> str:
 
 
 def local(workers: int | None = None, *, memory_limit: Any = "auto") -> tuple[Any, Any]:
-    """Start a cluster of processes, as many as there are cores by default, which divide the cores among them.
+    """Start a cluster of processes, as many as there are cores by default, which divide the cores
+    among them.
 
     Returns its client and the cluster itself, to be closed in this order. It has no dashboard.
     """
@@ -126,7 +140,8 @@ def local(workers: int | None = None, *, memory_limit: Any = "auto") -> tuple[An
                 threads_per_worker=1,
                 host="127.0.0.1",
                 dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # health and such, on a port that is free
+                # health and such, on a port that is free
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
                 memory_limit=memory_limit,
                 env=environment,
                 preload=[__name__],
@@ -136,25 +151,29 @@ def local(workers: int | None = None, *, memory_limit: Any = "auto") -> tuple[An
         except RuntimeError as error:  # a nanny's
             if attempt == _STARTS - 1:
                 raise ClusterError(
-                    f"a worker on this machine died while it started, {_STARTS} times; is there memory for {count} processes? "
+                    f"a worker on this machine died while it started, {_STARTS} times; is there "
+                    f"memory for {count} processes? "
                     "(In a script, what starts them has to stand below if __name__ == '__main__':)"
                 ) from error
     return dask.Client(cluster, set_as_default=False), cluster
 
 
 def dask_setup(worker: Any) -> None:
-    """On a worker of ours, when it starts: an interrupt at the terminal is for who started it, and that one ends it."""
+    """On a worker of ours, when it starts: an interrupt at the terminal is for who started it, and
+    that one ends it.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-# --- asking -------------------------------------------------------------------------------------------------------------
+# --- asking ---------------------------------------------------------------------------------------
 
 
 def answered(client: Any, make: Callable[[], Awaitable[_Value]], advice: str) -> _Value:
-    """What comes of a call of the client, which ``make`` makes on its loop, however long that takes.
+    """What comes of a call of the client, which ``make`` makes on its loop, however long that
+    takes.
 
-    It is a ``ClusterError``, which ends in the advice, if meanwhile the scheduler is gone, or if for ``PATIENCE`` seconds it does
-    not answer or there is no worker.
+    It is a ``ClusterError``, which ends in the advice, if meanwhile the scheduler is gone, or if
+    for ``PATIENCE`` seconds it does not answer or there is no worker.
     """
     if client.status not in ("running", "connecting"):
         raise ClusterError(f"the client of the cluster is closed; {advice}")
@@ -167,7 +186,9 @@ def answered(client: Any, make: Callable[[], Awaitable[_Value]], advice: str) ->
                 if await _workers(client, address, advice):
                     empty = time.monotonic()
                 elif time.monotonic() > empty + PATIENCE:
-                    raise ClusterError(f"the cluster at {address} has had no worker for {PATIENCE:g} s; {advice}")
+                    raise ClusterError(
+                        f"the cluster at {address} has had no worker for {PATIENCE:g} s; {advice}"
+                    )
             return work.result()
         except ClusterError:
             raise
@@ -182,31 +203,44 @@ def answered(client: Any, make: Callable[[], Awaitable[_Value]], advice: str) ->
 
 
 async def _workers(client: Any, address: str, advice: str) -> int:
-    """How many workers the scheduler has, as soon as it answers. (A client that lost it tries to get it back for a while.)"""
+    """How many workers the scheduler has, as soon as it answers. (A client that lost it tries to
+    get it back for a while.)
+    """
     end = time.monotonic() + PATIENCE
     while client.status in ("running", "connecting"):
         try:
-            return len(await asyncio.wait_for(client.scheduler.ncores(), max(0.0, end - time.monotonic())))
+            return len(
+                await asyncio.wait_for(client.scheduler.ncores(), max(0.0, end - time.monotonic()))
+            )
         except (OSError, RuntimeError) as error:  # with TimeoutError
             if time.monotonic() > end and client.status == "running":
                 raise ClusterError(
-                    f"the scheduler at {address} has not answered for {PATIENCE:g} s: it is stopped, or out of reach; {advice}"
+                    f"the scheduler at {address} has not answered for {PATIENCE:g} s: it is "
+                    f"stopped, or out of reach; {advice}"
                 ) from error
         if time.monotonic() > end:
             break
         await asyncio.sleep(0.1)
-    raise ClusterError(f"the scheduler at {address} is gone: it has ended, or the connection to it; {advice}")
+    raise ClusterError(
+        f"the scheduler at {address} is gone: it has ended, or the connection to it; {advice}"
+    )
 
 
-# --- versions -----------------------------------------------------------------------------------------------------------
+# --- versions -------------------------------------------------------------------------------------
 
 
 def versions() -> dict[str, str]:
-    """What has to be the same on all machines: results depend on it (mnngp, NumPy's random numbers), or pickles (Python, NumPy)."""
+    """What has to be the same on all machines: results depend on it (mnngp, NumPy's random
+    numbers), or pickles (Python, NumPy).
+    """
     import numpy as np
 
     minor = ".".join(np.__version__.split(".")[:2])
-    return {"mnngp": mnngp.__version__, "Python": f"{sys.version_info.major}.{sys.version_info.minor}", "NumPy": minor}
+    return {
+        "mnngp": mnngp.__version__,
+        "Python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "NumPy": minor,
+    }
 
 
 def compare(client: Any, advice: str) -> None:
@@ -224,7 +258,9 @@ def compare(client: Any, advice: str) -> None:
 
 
 def compared(ours: dict[str, str], function: Callable[..., _Value], *arguments: Any) -> _Value:
-    """On a worker: the function's value, if the versions here are those of the client. (Workers may join at any time.)"""
+    """On a worker: the function's value, if the versions here are those of the client. (Workers may
+    join at any time.)
+    """
     if versions() != ours:
         _agree(distributed().get_worker().address, versions(), ours)
     return function(*arguments)
@@ -233,5 +269,10 @@ def compared(ours: dict[str, str], function: Callable[..., _Value], *arguments: 
 def _agree(worker: str, theirs: dict[str, str], ours: dict[str, str]) -> None:
     other = [name for name in ours if theirs.get(name) != ours[name]]
     if other:
-        has, needs = (" and ".join(f"{name} {known.get(name)}" for name in other) for known in (theirs, ours))
-        raise ClusterError(f"the worker at {worker} has {has}, and not {needs} as here: install the same everywhere")
+        has, needs = (
+            " and ".join(f"{name} {known.get(name)}" for name in other) for known in (theirs, ours)
+        )
+        raise ClusterError(
+            f"the worker at {worker} has {has}, and not {needs} as here: install "
+            "the same everywhere"
+        )

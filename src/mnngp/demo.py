@@ -1,4 +1,6 @@
-"""The demonstration: handwritten digits, classified by infinitely wide networks, with a picture and a report."""
+"""The demonstration: handwritten digits, classified by infinitely wide networks, with a picture and
+a report.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ Matrix = NDArray[np.float64]
 
 DEPTHS = (1, 2, 3, 5, 7, 9)
 TRAIN, NOISE, BIAS_VAR = 500, 1e-5, 0.1
-# Activation, weight variance and scale of the inputs. By proposition 1 ReLU with twice the weight variance and inputs / √2
-# is rank 2. The weight variances of all but tanh are critical.
+# Activation, weight variance and scale of the inputs. By proposition 1 ReLU with twice the weight
+# variance and inputs / √2 is rank 2. The weight variances of all but tanh are critical.
 FAMILIES: dict[str, tuple[Activation, float, float]] = {
     "maxout, rank 2": (Maxout(2), 1.0, 1.0),
     "maxout, rank 3": (Maxout(3), Maxout(3).critical_weight_var, 1.0),
@@ -38,7 +40,8 @@ FAMILIES: dict[str, tuple[Activation, float, float]] = {
 }
 
 
-# The paper's protocol with a small grid: the hyperparameters with the best mean validation accuracy are tested.
+# The paper's protocol with a small grid: the hyperparameters with the best mean validation accuracy
+# are tested.
 _GRID: dict[str, Any] = {"depth": [1, 3, 9], "bias_var": [0.03, 0.1, 0.3, 1.0]}
 PROTOCOL: dict[str, Any] = {
     "title": "Digits: the paper's protocol, small",
@@ -79,7 +82,9 @@ class Digits:
         images = (raw - raw.mean(axis=1, keepdims=True)) / raw.std(axis=1, keepdims=True)
         order = np.random.default_rng(seed).permutation(len(images))
         first, rest = order[:TRAIN], order[TRAIN:]
-        return Digits(images[first], labels[first], images[rest], labels[rest], raw[first], raw[rest])
+        return Digits(
+            images[first], labels[first], images[rest], labels[rest], raw[first], raw[rest]
+        )
 
     @property
     def targets(self) -> Matrix:
@@ -88,7 +93,9 @@ class Digits:
 
 
 def warm_up() -> None:
-    """Compile what the demonstration needs, or load it from the disk: the first time takes some ten seconds."""
+    """Compile what the demonstration needs, or load it from the disk: the first time takes some ten
+    seconds.
+    """
     points = np.eye(2)
     for kind in ("nngp", "ntk"):
         NetworkKernel([Maxout(2)], kind=kind)(points, points)
@@ -101,7 +108,11 @@ def run(data: Digits) -> Iterator[Result]:
         for depth in DEPTHS:
             kernel = NetworkKernel([activation] * depth, weight_var=weight_var, bias_var=BIAS_VAR)
             noise_var = NOISE * float(kernel.diag(scale * data.train[:1])[0])
-            predicted = Posterior(kernel, scale * data.train, data.targets, noise_var).mean(scale * data.test).argmax(axis=1)
+            predicted = (
+                Posterior(kernel, scale * data.train, data.targets, noise_var)
+                .mean(scale * data.test)
+                .argmax(axis=1)
+            )
             result.accuracy[depth] = float(np.mean(predicted == data.test_labels))
         result.seconds = time.perf_counter() - start
         yield result
@@ -124,7 +135,8 @@ def contest(data: Digits) -> list[Contest]:
     from sklearn.metrics import log_loss
 
     models = {
-        "MaxoutGPClassifier()": MaxoutGPClassifier(random_state=0, progress=False),  # there is a display already
+        # there is a display already
+        "MaxoutGPClassifier()": MaxoutGPClassifier(random_state=0, progress=False),
         "random forest": RandomForestClassifier(500, random_state=0),
     }
     results = []
@@ -133,7 +145,9 @@ def contest(data: Digits) -> list[Contest]:
         model.fit(data.raw_train, data.train_labels)
         seconds = time.perf_counter() - start
         loss = float(log_loss(data.test_labels, model.predict_proba(data.raw_test)))
-        results.append(Contest(name, model, float(model.score(data.raw_test, data.test_labels)), loss, seconds))
+        results.append(
+            Contest(name, model, float(model.score(data.raw_test, data.test_labels)), loss, seconds)
+        )
     return results
 
 
@@ -158,7 +172,9 @@ def guesses(data: Digits, model: MaxoutGPClassifier, surest: int, least: int) ->
     for index in shown.tolist():
         second, first = np.argsort(probability[index])[-2:].tolist()
         odds = probability[index].tolist()
-        result.append(Guess(index, int(data.test_labels[index]), first, odds[first], second, odds[second]))
+        result.append(
+            Guess(index, int(data.test_labels[index]), first, odds[first], second, odds[second])
+        )
     return result
 
 
@@ -185,7 +201,13 @@ class _Told:
         pass
 
 
-def report(data: Digits, results: list[Result], contest: list[Contest], path: Path, told: Callable[[int, int], object]) -> None:
+def report(
+    data: Digits,
+    results: list[Result],
+    contest: list[Contest],
+    path: Path,
+    told: Callable[[int, int], object],
+) -> None:
     """Run a small sweep, and write its report with what was done before it."""
     from mnngp import data as collections
     from mnngp.experiments import report, runner
@@ -197,24 +219,34 @@ def report(data: Digits, results: list[Result], contest: list[Contest], path: Pa
     sections = [
         report.Section(
             "Nothing chosen by hand",
-            f"{TRAIN} digits to learn from, raw pixels. The classifier chose {contest[0].model.kernel_!r} by leave-one-out, "
+            f"{TRAIN} digits to learn from, raw pixels. The classifier chose "
+            f"{contest[0].model.kernel_!r} by leave-one-out, "
             f"which foretold an accuracy of {contest[0].model.loo_.accuracy:.3f}.",
             ("classifier", "accuracy", "log loss", "seconds to fit"),
-            [(one.name, f"{one.accuracy:.3f}", f"{one.log_loss:.3f}", f"{one.seconds:.1f}") for one in contest],
+            [
+                (one.name, f"{one.accuracy:.3f}", f"{one.log_loss:.3f}", f"{one.seconds:.1f}")
+                for one in contest
+            ],
         ),
         report.Section(
             "What it looks like",
             picture=drawn.getvalue(),
-            description="F_q for several ranks, accuracy by depth, a regression with its band, nine digits with probabilities",
+            description="F_q for several ranks, accuracy by depth, a regression with its band, "
+            "nine digits with probabilities",
         ),
     ]
     protocol = Protocol.of(PROTOCOL)
-    with tempfile.TemporaryDirectory() as folder, Store.begin(Path(folder) / "demo.sqlite", protocol) as store:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Store.begin(Path(folder) / "demo.sqlite", protocol) as store,
+    ):
         runner.run(protocol, store, collections.load("digits"), _Told(told))
         report.write(store, path, sections=sections)
 
 
-def picture(data: Digits, results: list[Result], classifier: MaxoutGPClassifier, path: Path | io.BytesIO) -> None:
+def picture(
+    data: Digits, results: list[Result], classifier: MaxoutGPClassifier, path: Path | io.BytesIO
+) -> None:
     """Draw F_q, accuracy by depth, a regression with its band and some predictions, as PNG."""
     figure, axes = plots.new_figure(figsize=(11.0, 7.2), nrows=2, ncols=3)
     _draw_moments(axes[0, 0])
@@ -229,18 +261,29 @@ def picture(data: Digits, results: list[Result], classifier: MaxoutGPClassifier,
 
 def _draw_moments(ax: Any) -> None:
     rho = np.linspace(-1.0, 1.0, 301)
-    for rank, color in zip((1, 2, 3, 4, 8), ("#9aa5b1", "#1b6ca8", "#2a9d8f", "#c8553d", "#6a4c93"), strict=True):
+    for rank, color in zip(
+        (1, 2, 3, 4, 8), ("#9aa5b1", "#1b6ca8", "#2a9d8f", "#c8553d", "#6a4c93"), strict=True
+    ):
         ax.plot(rho, Maxout(rank).moment(rho), color=color, label=f"q = {rank}")
-    ax.set(title="What a layer does: F_q(ρ)", xlabel="correlation ρ before the layer", ylabel="E[max h · max h']")
+    ax.set(
+        title="What a layer does: F_q(ρ)",
+        xlabel="correlation ρ before the layer",
+        ylabel="E[max h · max h']",
+    )
     ax.legend(fontsize=8, frameon=False)
 
 
 def _draw_accuracy(ax: Any, results: list[Result]) -> None:
-    styles = {"ReLU": {"ls": "--", "marker": "s", "color": "#222222"}, "tanh": {"ls": ":", "marker": "^", "color": "#888888"}}
+    styles = {
+        "ReLU": {"ls": "--", "marker": "s", "color": "#222222"},
+        "tanh": {"ls": ":", "marker": "^", "color": "#888888"},
+    }
     colors = iter(("#1b6ca8", "#2a9d8f", "#c8553d"))
     for result in results:
         style = styles.get(result.name) or {"marker": "o", "color": next(colors)}
-        ax.plot(list(result.accuracy), list(result.accuracy.values()), ms=4, label=result.name, **style)
+        ax.plot(
+            list(result.accuracy), list(result.accuracy.values()), ms=4, label=result.name, **style
+        )
     ax.set(title=f"Test accuracy, {TRAIN} to learn from", xlabel="hidden layers", ylim=(0.95, 1.0))
     ax.legend(fontsize=8, frameon=False)
 
@@ -253,15 +296,29 @@ def _draw_regression(ax: Any) -> None:
     model = MaxoutGPRegressor(random_state=0, progress=False).fit(x, y)
     line = np.linspace(-5.0, 5.0, 300)[:, None]
     mean, deviation = model.predict(line, return_std=True, include_noise=True)
-    ax.fill_between(line[:, 0], mean - 1.96 * deviation, mean + 1.96 * deviation, color="#1b6ca8", alpha=0.18, lw=0, label="95 %")
+    ax.fill_between(
+        line[:, 0],
+        mean - 1.96 * deviation,
+        mean + 1.96 * deviation,
+        color="#1b6ca8",
+        alpha=0.18,
+        lw=0,
+        label="95 %",
+    )
     ax.plot(line, mean, color="#1b6ca8", label="mean")
     ax.plot(x, y, ".", color="#222222", ms=4)
     kernel = model.kernel_
-    ax.set(title=f"Chosen: {kernel.kind}, rank {kernel.rank}, depth {kernel.depth}", xlabel="x", ylim=(-4.0, 4.0))
+    ax.set(
+        title=f"Chosen: {kernel.kind}, rank {kernel.rank}, depth {kernel.depth}",
+        xlabel="x",
+        ylim=(-4.0, 4.0),
+    )
     ax.legend(fontsize=8, frameon=False, loc="upper left")
 
 
-def _draw_predictions(figure: Any, data: Digits, model: MaxoutGPClassifier, surest: int = 3, least: int = 6) -> None:
+def _draw_predictions(
+    figure: Any, data: Digits, model: MaxoutGPClassifier, surest: int = 3, least: int = 6
+) -> None:
     """The surest, and the least sure, of the test images, with the probabilities of all classes."""
     probability = model.predict_proba(data.raw_test)
     axes = figure.subplots(2, surest + least, gridspec_kw={"height_ratios": [1, 1.3]})
@@ -270,10 +327,14 @@ def _draw_predictions(figure: Any, data: Digits, model: MaxoutGPClassifier, sure
         axes[0, column].imshow(data.raw_test[index].reshape(8, 8), cmap="gray_r")
         axes[0, column].set_axis_off()
         right = probability[index].argmax() == data.test_labels[index]
-        axes[0, column].set_title(f"{data.test_labels[index]}", color="#222222" if right else "#c8553d")
+        axes[0, column].set_title(
+            f"{data.test_labels[index]}", color="#222222" if right else "#c8553d"
+        )
         axes[1, column].barh(range(10), probability[index], color="#1b6ca8" if right else "#c8553d")
         axes[1, column].set(xlim=(0.0, 1.0), yticks=range(10) if column == 0 else [], xticks=[0, 1])
         axes[1, column].invert_yaxis()
     figure.suptitle(
-        "Three of the surest and six of the least sure test images: the probability of each digit (red: wrong)", fontsize=10.5
+        "Three of the surest and six of the least sure test images: the probability of each digit "
+        "(red: wrong)",
+        fontsize=10.5,
     )

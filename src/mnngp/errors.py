@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_BETWEEN = ("mnngp", "sklearn", "joblib", "numba")  # packages that stand between a user's line and the reason for a warning
+# packages that stand between a user's line and the reason for a warning
+_BETWEEN = ("mnngp", "sklearn", "joblib", "numba")
 
 
 class MnngpError(Exception):
@@ -51,7 +52,9 @@ class ModelFileError(MnngpError, ValueError):
 
 
 class DataError(MnngpError, ValueError):
-    """A file of data is missing, damaged or not what it should be; the text names it and says what to do."""
+    """A file of data is missing, damaged or not what it should be; the text names it and says what
+    to do.
+    """
 
 
 class MissingExtraError(MnngpError, ImportError):
@@ -66,14 +69,17 @@ class NoiseWarning(AccuracyWarning):
     """A covariance matrix could not be factored until its noise variance was raised."""
 
 
-_heard: ContextVar[list[tuple[type[AccuracyWarning], str]] | None] = ContextVar("heard", default=None)
+_heard: ContextVar[list[tuple[type[AccuracyWarning], str]] | None] = ContextVar(
+    "heard", default=None
+)
 
 
 @contextmanager
 def heard() -> Iterator[list[tuple[type[AccuracyWarning], str]]]:
     """Collect what is warned of inside, for the caller to pass on, instead of giving it.
 
-    Of this thread alone, and in spite of all filters: ``warnings.catch_warnings`` is the whole process's.
+    Of this thread alone, and in spite of all filters: ``warnings.catch_warnings`` is the whole
+    process's.
     """
     collected: list[tuple[type[AccuracyWarning], str]] = []
     token = _heard.set(collected)
@@ -84,7 +90,8 @@ def heard() -> Iterator[list[tuple[type[AccuracyWarning], str]]]:
 
 
 def warn_of_accuracy(text: str, category: type[AccuracyWarning] = AccuracyWarning) -> None:
-    """Give an ``AccuracyWarning`` at the line that called the package, however deep inside it the reason was found.
+    """Give an ``AccuracyWarning`` at the line that called the package, however deep inside it the
+    reason was found.
 
     (For our own frames ``skip_file_prefixes`` would do, from Python 3.12 on.)
     """
@@ -92,6 +99,9 @@ def warn_of_accuracy(text: str, category: type[AccuracyWarning] = AccuracyWarnin
         collected.append((category, text))
         return
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _BETWEEN:
+    while (
+        frame.f_back is not None
+        and str(frame.f_globals.get("__name__")).partition(".")[0] in _BETWEEN
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level)

@@ -1,4 +1,6 @@
-"""Gaussian processes of infinitely wide maxout networks, as scikit-learn estimators that choose for themselves."""
+"""Gaussian processes of infinitely wide maxout networks, as scikit-learn estimators that choose for
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ _LARGEST_TARGET = 1e150
 _SMALLEST_UNIT, _LARGEST_UNIT = 1e-145, 1e153  # whose squares are numbers
 _WEIGHTS = 1e-100, 1e100  # sample weights that are not zero
 _IMPOSSIBLE = (
-    "noise_var is 0, but rows {} and {} of X are equal and their targets differ: no function without noise does that; give a "
+    "noise_var is 0, but rows {} and {} of X are equal and their targets differ: no function "
+    "without noise does that; give a "
     "noise_var above 0, or None"
 )
 _CALIBRATED_ON = 2000  # training points at most
@@ -41,7 +44,9 @@ _CALIBRATED_ON_FEW = 256  # where each of them is a system to solve
 
 
 class _LeaveOneOut:
-    """Results that are computed when one of them is first asked for, so that asking whether there are any costs nothing."""
+    """Results that are computed when one of them is first asked for, so that asking whether there
+    are any costs nothing.
+    """
 
     def __init__(self, compute: Callable[[], dict[str, Any]]) -> None:
         self._compute = compute
@@ -60,7 +65,9 @@ class _LeaveOneOut:
 
     def __repr__(self) -> str:
         numbers = {name: getattr(self, name) for name in type(self).__annotations__}
-        shown = ", ".join(f"{name}={value:.4g}" for name, value in numbers.items() if isinstance(value, float))
+        shown = ", ".join(
+            f"{name}={value:.4g}" for name, value in numbers.items() if isinstance(value, float)
+        )
         return f"{type(self).__name__}({shown})"
 
 
@@ -107,14 +114,18 @@ class ClassificationLeaveOneOut(_LeaveOneOut):
 
 
 def _twin(estimator: Any, state: dict[str, Any]) -> Any:
-    """An estimator of the same class with a state of its own, whatever the class leaves out of its pickles."""
+    """An estimator of the same class with a state of its own, whatever the class leaves out of its
+    pickles.
+    """
     twin = object.__new__(type(estimator))
     twin.__dict__ = state
     return twin
 
 
 def _in_one_step(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a method that fits work on a copy, whose state the estimator takes over at the end, all at once."""
+    """Let a method that fits work on a copy, whose state the estimator takes over at the end, all
+    at once.
+    """
 
     @wraps(fit)
     def fitted(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -134,8 +145,17 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         super().__init_subclass__(**keywords)
         shared = _MaxoutGP.__init__
         if getattr(cls.__init__, "__code__", None) is shared.__code__:
-            own = FunctionType(shared.__code__, shared.__globals__, shared.__name__, shared.__defaults__, shared.__closure__)
-            own.__qualname__, own.__kwdefaults__ = f"{cls.__qualname__}.__init__", shared.__kwdefaults__
+            own = FunctionType(
+                shared.__code__,
+                shared.__globals__,
+                shared.__name__,
+                shared.__defaults__,
+                shared.__closure__,
+            )
+            own.__qualname__, own.__kwdefaults__ = (
+                f"{cls.__qualname__}.__init__",
+                shared.__kwdefaults__,
+            )
             own.__annotations__ = shared.__annotations__
             cls.__init__ = own  # type: ignore[method-assign]
 
@@ -172,15 +192,21 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         self.solver = solver
         self.n_jobs = n_jobs
 
-    # --- parameters -------------------------------------------------------------------------------------------------
+    # --- parameters -------------------------------------------------------------------------------
 
     def _fixed(self) -> dict[str, Any]:
         """The kernel's hyperparameters that are given, checked, before any work."""
-        given = {name: getattr(self, name) for name in _KERNEL_PARAMETERS if getattr(self, name) is not None}
+        given = {
+            name: getattr(self, name)
+            for name in _KERNEL_PARAMETERS
+            if getattr(self, name) is not None
+        }
         for name in ("weight_var", "bias_var"):
             if np.ndim(given.get(name, 0.0)):
                 if self.depth is None:
-                    raise InputError(f"{name} has a value for each layer, so depth must be given, too")
+                    raise InputError(
+                        f"{name} has a value for each layer, so depth must be given, too"
+                    )
                 given[name] = tuple(given[name])
         from mnngp.inference import choice, solvers
 
@@ -188,25 +214,44 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         if self.noise_var is not None:
             checks.real("noise_var", self.noise_var, low=0.0, high=checks.LARGEST_VARIANCE)
         if self.signal_var is not None:
-            checks.real("signal_var", self.signal_var, low=0.0, high=checks.LARGEST_VARIANCE, strict=True)
+            checks.real(
+                "signal_var", self.signal_var, low=0.0, high=checks.LARGEST_VARIANCE, strict=True
+            )
         checks.positive_int("max_trials", self.max_trials)
-        if self.n_jobs is not None and (self.n_jobs == 0 or not isinstance(self.n_jobs, int | np.integer)):
-            raise InputError(f"n_jobs must be None, a number of threads, or -1 for all cores, got {self.n_jobs!r}")
+        if self.n_jobs is not None and (
+            self.n_jobs == 0 or not isinstance(self.n_jobs, int | np.integer)
+        ):
+            raise InputError(
+                "n_jobs must be None, a number of threads, or -1 for all cores, got "
+                f"{self.n_jobs!r}"
+            )
         if not isinstance(self.random_state, np.random.RandomState):
             _seed(self.random_state)
         if self.progress not in (None, True, False):
             raise InputError(f"progress must be True, False or None, got {self.progress!r}")
         solvers.check(self.solver)
         if self.normalize not in scaling.WAYS:
-            raise InputError(f"normalize must be 'standard' (columns), 'sphere' (rows) or None, got {self.normalize!r}")
+            raise InputError(
+                "normalize must be 'standard' (columns), 'sphere' (rows) or None, "
+                f"got {self.normalize!r}"
+            )
         return given
 
-    # --- fitting ----------------------------------------------------------------------------------------------------
+    # --- fitting ----------------------------------------------------------------------------------
 
-    def _fit(self, X: Matrix, y: Matrix, weight: Vector | None, *, signal_var: float | None, density: bool) -> None:
+    def _fit(
+        self,
+        X: Matrix,
+        y: Matrix,
+        weight: Vector | None,
+        *,
+        signal_var: float | None,
+        density: bool,
+    ) -> None:
         """Choose what is not given, and condition on the targets (n, k).
 
-        They are taken as they are if ``signal_var`` is given or is all that has to be chosen; or else centred and scaled.
+        They are taken as they are if ``signal_var`` is given or is all that has to be chosen; or
+        else centred and scaled.
         """
         from mnngp.inference import choice, solvers
         from mnngp.kernels import threads
@@ -219,7 +264,11 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             raise InputError(_IMPOSSIBLE.format(*data.conflict))
         complete = len(fixed) == len(_KERNEL_PARAMETERS) and self.noise_var is not None
         free_scale = signal_var is None and not complete
-        self._offset, self._unit = self._center_and_unit(data) if free_scale else (np.zeros(y.shape[1]), np.ones(y.shape[1]))
+        self._offset, self._unit = (
+            self._center_and_unit(data)
+            if free_scale
+            else (np.zeros(y.shape[1]), np.ones(y.shape[1]))
+        )
         data = data.standardized(self._offset, self._unit)
         noise_var = None if self.noise_var is None else self._in_units(self.noise_var)
         seed = self._seed = _seed(self.random_state)
@@ -235,13 +284,17 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
                 jobs = threads.count() if self.n_jobs is None else effective_n_jobs(self.n_jobs)
                 share = choice.share_of_time(len(data), self.max_trials)
                 done = stage("choosing", share)
-                trials = choice.choose(data, fixed, objective, seed=seed, budget=self.max_trials, jobs=jobs, done=done)
+                trials = choice.choose(
+                    data, fixed, objective, seed=seed, budget=self.max_trials, jobs=jobs, done=done
+                )
             else:
                 trials = [choice.default(fixed, data, objective)]
             if len(data) < choice.FEW and len(fixed) < len(_KERNEL_PARAMETERS):
                 warn_of_accuracy(
-                    f"X has only {len(data)} distinct row{'s' * (len(data) > 1)}, from which no kernel can be chosen: "
-                    f"{trials[0].kernel(self.dtype)!r} is a guess, and so is every prediction for other rows"
+                    f"X has only {len(data)} distinct row{'s' * (len(data) > 1)}, from which no "
+                    "kernel can be chosen: "
+                    f"{trials[0].kernel(self.dtype)!r} is a guess, and so is every prediction for "
+                    "other rows"
                 )
             best = trials[0]
             if noise_var is not None and signal_var is None:
@@ -267,7 +320,10 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             deviation = np.full(len(deviation), math.sqrt(float(np.mean(deviation**2))))
         if constant.any() and not self._shared_scale:
             which = "" if constant.all() else f" (of y[:, {int(np.argmax(constant))}])"
-            warn_of_accuracy(f"all targets are the same{which}, so their scale is not known, and standard deviations mean nothing")
+            warn_of_accuracy(
+                f"all targets are the same{which}, so their scale is not known, and "
+                "standard deviations mean nothing"
+            )
         if np.any(~constant & (deviation < _SMALLEST_UNIT)):
             least = f"y must vary by more than {_SMALLEST_UNIT:.0e}, for its square to be a number"
             raise InputError(f"{least}, got {deviation[~constant].min():.1e}")
@@ -278,7 +334,8 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         unit = float(self._unit[0]) ** 2
         if not noise_var <= checks.LARGEST_VARIANCE * min(unit, 1.0):
             raise InputError(
-                f"noise_var must be at most {checks.LARGEST_VARIANCE:.0e} times the variance of the targets ({unit:.1e}), "
+                f"noise_var must be at most {checks.LARGEST_VARIANCE:.0e} times the variance of "
+                f"the targets ({unit:.1e}), "
                 f"got {noise_var!r}"
             )
         return noise_var / unit
@@ -290,15 +347,26 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         root = np.sqrt(np.where(scale > 0.0, scale, 1.0))
         if np.max(root) * np.max(self._unit) > _LARGEST_UNIT:
             raise InputError(
-                f"y is of the size {np.max(self._unit):.0e} and the kernel of {np.max(root) ** -2.0:.0e}: the signal variance "
+                f"y is of the size {np.max(self._unit):.0e} and the kernel of "
+                f"{np.max(root) ** -2.0:.0e}: the signal variance "
                 "overflows; scale y down"
             )
         self._posterior.divide_targets(root)
         self._unit = self._unit * root
         return data.standardized(np.zeros(len(root)), root)
 
-    def _conditioned(self, data: Observations, noise: float, signal: float, solver: Any, stage: Stages, share: float) -> Posterior:
-        """The posterior, by the solver; what it will take and what it did are shown with the progress."""
+    def _conditioned(
+        self,
+        data: Observations,
+        noise: float,
+        signal: float,
+        solver: Any,
+        stage: Stages,
+        share: float,
+    ) -> Posterior:
+        """The posterior, by the solver; what it will take and what it did are shown with the
+        progress.
+        """
         from mnngp import plan
         from mnngp.inference import solvers
         from mnngp.inference.posterior import Posterior
@@ -307,7 +375,13 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         word = solvers.word(self.solver, n, self.dtype)
         stage.say(plan.here(word, n, d, self.kernel_.depth, data.y.shape[1], np.dtype(self.dtype)))
         posterior = Posterior(
-            self.kernel_, data.X, data.y, noise / data.weight, signal, solver=solver, progress=stage("conditioning", share)
+            self.kernel_,
+            data.X,
+            data.y,
+            noise / data.weight,
+            signal,
+            solver=solver,
+            progress=stage("conditioning", share),
         )
         if solver is not None:
             stage.say(str(posterior.report))
@@ -317,13 +391,16 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         """Set the fitted attributes that others look at."""
         self.trials_ = trials
         unit = float(self._unit[0]) if np.ptp(self._unit) == 0.0 else self._unit
-        self.noise_var_, self.signal_var_ = self._noise * unit**2, self._posterior.signal_var * unit**2
+        self.noise_var_, self.signal_var_ = (
+            self._noise * unit**2,
+            self._posterior.signal_var * unit**2,
+        )
         report = self._posterior.report
         self.report_ = replace(report, added=report.added * float(np.max(unit)) ** 2)
 
     _shared_scale = False
 
-    # --- what was fitted --------------------------------------------------------------------------------------------
+    # --- what was fitted --------------------------------------------------------------------------
 
     @property
     def log_marginal_likelihood_(self) -> float:
@@ -333,7 +410,11 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         if self._noise == 0.0 and data.conflict:
             raise UnavailableError(_IMPOSSIBLE.format(*data.conflict))
         within = data.log_density_within(self._noise)
-        return self._posterior.log_marginal_likelihood() + within - len(data.row) * float(np.log(self._unit).sum())
+        return (
+            self._posterior.log_marginal_likelihood()
+            + within
+            - len(data.row) * float(np.log(self._unit).sum())
+        )
 
     def _check_leave_one_out(self) -> None:
         """Raise if leave-one-out is not to be had, before any work."""
@@ -342,23 +423,29 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             self._posterior.precision()  # says why not
 
     def _left_out(self, rows: NDArray[np.int64], amount: Vector) -> tuple[Matrix, Vector, Vector]:
-        """For some rows of the data: the mean and the variance of the function there, without an amount of the row's weight.
+        """For some rows of the data: the mean and the variance of the function there, without an
+        amount of the row's weight.
 
         The third is the noise of what was left out.
         """
         from mnngp.inference.posterior import leave_out
 
         places, where = np.unique(self._data.place[rows], return_inverse=True)
-        every = len(places) == len(self._data) and (self._posterior.factored or len(places) > _CALIBRATED_ON_FEW)
+        every = len(places) == len(self._data) and (
+            self._posterior.factored or len(places) > _CALIBRATED_ON_FEW
+        )
         precision = self._posterior.precision(None if every else places)[where]
         place = self._data.place[rows]
         noise, share = self._posterior.noise_var[place], amount / self._data.weight[place]
         own, others, variance = leave_out(precision, noise, share)
         y = self._data.row_y[rows]
-        error = own[:, None] * (y - self._data.y[place]) + others[:, None] * self._posterior.weights()[place]
+        error = (
+            own[:, None] * (y - self._data.y[place])
+            + others[:, None] * self._posterior.weights()[place]
+        )
         return y - error, variance, noise / share
 
-    # --- prediction -------------------------------------------------------------------------------------------------
+    # --- prediction -------------------------------------------------------------------------------
 
     def _in_rows(self, values: Matrix) -> Matrix:
         """Values of the rows that have a weight, in the order of the data; NaN for the others."""
@@ -371,7 +458,8 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         return self._scaling(validate_data(self, X, reset=False, dtype=np.float64))
 
     def save(self, path: Any) -> None:
-        """Write the fitted model to a file, to be read by ``mnngp.load``: NumPy arrays and JSON in a zip archive, no pickle.
+        """Write the fitted model to a file, to be read by ``mnngp.load``: NumPy arrays and JSON in
+        a zip archive, no pickle.
 
         The file appears when it is complete; one that was there before stays until then.
         """
@@ -379,7 +467,10 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
 
         check_is_fitted(self, "kernel_")
         if type(self) not in (MaxoutGPClassifier, MaxoutGPRegressor):
-            raise InputError(f"only a MaxoutGPClassifier or a MaxoutGPRegressor itself can be saved, got {type(self).__name__}")
+            raise InputError(
+                "only a MaxoutGPClassifier or a MaxoutGPRegressor itself can be "
+                f"saved, got {type(self).__name__}"
+            )
         save(self, path)
 
 
@@ -401,13 +492,16 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
     kind : "nngp" or "ntk", optional
         The covariance of the network at its random initialisation, or its tangent kernel.
     noise_var : float, optional
-        Variance of the noise in the targets; of one with the sample weight w it is ``noise_var / w``.
+        Variance of the noise in the targets; of one with the sample weight w it is ``noise_var /
+        w``.
     signal_var : float, optional
-        What the kernel is multiplied by. If None it is found from the data, and the targets are centred, unless all other
-        hyperparameters are given: then it is one, and the targets are taken as they are (centre them yourself): the process is
-        fully specified, and is that of scikit-learn's ``GaussianProcessRegressor``. They are also taken as they are if it is given.
+        What the kernel is multiplied by. If None it is found from the data, and the targets are
+        centred, unless all other hyperparameters are given: then it is one, and the targets are
+        taken as they are (centre them yourself): the process is fully specified, and is that of
+        scikit-learn's ``GaussianProcessRegressor``. They are also taken as they are if it is given.
     normalize : "standard" or "sphere" or None
-        What is done to the features: each column standardised, each row standardised (as in the paper), or nothing.
+        What is done to the features: each column standardised, each row standardised (as in the
+        paper), or nothing.
     dtype : "float64" or "float32"
         Of the kernel matrix and its factor.
     max_trials : int
@@ -415,25 +509,29 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
     random_state : int or RandomState or None
         For the subset that kernels are compared on, where there are many points.
     progress : bool, optional
-        Whether to show a progress bar; by default when three seconds have passed, on a terminal or in a notebook.
+        Whether to show a progress bar; by default when three seconds have passed, on a terminal or
+        in a notebook.
     solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
-        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the client that is active). "auto"
-        factors up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and
-        variances, but neither ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
+        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the
+        client that is active). "auto" factors up to 60,000 points if half of the free memory is
+        enough, and iterates beyond. An iteration gives predictions and variances, but neither
+        ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
         ``ClusterConjugateGradients(scheduler=...)`` has more settings.
     n_jobs : int, optional
-        Kernels to try at a time, each in a thread with one core; -1 for as many as there are cores. By default as many as BLAS may
-        use threads. What is chosen does not depend on it.
+        Kernels to try at a time, each in a thread with one core; -1 for as many as there are cores.
+        By default as many as BLAS may use threads. What is chosen does not depend on it.
 
     Attributes
     ----------
     kernel_ : MaxoutKernel
     noise_var_, signal_var_ : float, or array (targets,)
     trials_ : list of dict
-        What was tried, the best first: hyperparameters, seconds, and the score, which is the leave-one-out log density up to a
-        constant. Those that were compared again on more places come before the others.
+        What was tried, the best first: hyperparameters, seconds, and the score, which is the
+        leave-one-out log density up to a constant. Those that were compared again on more places
+        come before the others.
     loo_ : RegressionLeaveOneOut
-        Of each row by all others, so that copies of a row vouch for each other (they do not when kernels are chosen).
+        Of each row by all others, so that copies of a row vouch for each other (they do not when
+        kernels are chosen).
     log_marginal_likelihood_ : float
     report_ : mnngp.inference.Report
         What the factorisation did; ``mnngp.inference.IterationReport`` of conjugate gradients.
@@ -461,8 +559,13 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         self._flat = y.ndim == 1
         largest = float(np.abs(y).max())
         if largest > _LARGEST_TARGET:
-            raise InputError(f"y must be below {_LARGEST_TARGET:.0e}, for its square to be a number, got {largest:.1e}")
-        complete = all(getattr(self, name) is not None for name in (*_KERNEL_PARAMETERS, "noise_var"))
+            raise InputError(
+                f"y must be below {_LARGEST_TARGET:.0e}, for its square to be a "
+                f"number, got {largest:.1e}"
+            )
+        complete = all(
+            getattr(self, name) is not None for name in (*_KERNEL_PARAMETERS, "noise_var")
+        )
         signal_var = 1.0 if complete and self.signal_var is None else self.signal_var
         self._fit(
             X,
@@ -473,8 +576,16 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         )
         return self
 
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, *, include_noise: bool = False) -> Any:
-        """The posterior mean; on request with the standard deviation, or the covariance, of the function.
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        include_noise: bool = False,
+    ) -> Any:
+        """The posterior mean; on request with the standard deviation, or the covariance, of the
+        function.
 
         Parameters
         ----------
@@ -483,7 +594,8 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         return_std, return_cov : bool
             At most one of them. For several targets the last axis is theirs.
         include_noise : bool
-            Whether the deviation is that of a new observation, with its noise, and not of the function.
+            Whether the deviation is that of a new observation, with its noise, and not of the
+            function.
         """
         if return_std and return_cov:
             raise InputError("at most one of return_std and return_cov can be true")
@@ -507,9 +619,12 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
 
     @property
     def loo_(self) -> RegressionLeaveOneOut:
-        """Leave-one-out predictions of the training rows, in closed form; computed when one of them is asked for."""
+        """Leave-one-out predictions of the training rows, in closed form; computed when one of them
+        is asked for.
+        """
         self._check_leave_one_out()
-        return RegressionLeaveOneOut(_twin(self, self.__dict__)._leave_one_out)  # of this fit, whatever comes after it
+        # of this fit, whatever comes after it
+        return RegressionLeaveOneOut(_twin(self, self.__dict__)._leave_one_out)
 
     def _leave_one_out(self) -> dict[str, Any]:
         data = self._data
@@ -518,14 +633,18 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         density = -0.5 * ((data.row_y - mean) / std) ** 2 - np.log(std * math.sqrt(2.0 * math.pi))
         error = (data.row_y - mean) * self._unit
         average = np.average(data.row_y, axis=0, weights=data.row_weight)
-        around = np.average(((data.row_y - average) * self._unit) ** 2, axis=0, weights=data.row_weight)
+        around = np.average(
+            ((data.row_y - average) * self._unit) ** 2, axis=0, weights=data.row_weight
+        )
         square = np.average(error**2, axis=0, weights=data.row_weight)
         with np.errstate(divide="ignore", invalid="ignore"):
             r2 = float(np.mean(1.0 - square / around))
         return {
             "mean": self._in_rows(self._targets(mean)),
             "std": self._in_rows(self._spread(std[:, 0], 1)),
-            "log_density": self._in_rows((density - np.log(self._unit))[:, 0] if self._flat else density - np.log(self._unit)),
+            "log_density": self._in_rows(
+                (density - np.log(self._unit))[:, 0] if self._flat else density - np.log(self._unit)
+            ),
             "rmse": math.sqrt(float(np.mean(square))),
             "r2": r2,
         }
@@ -535,7 +654,11 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
         return moved[:, 0] if self._flat else moved
 
     def _spread(self, values: Matrix, power: int) -> Matrix:
-        return values * float(self._unit[0]) ** power if self._flat else values[..., None] * self._unit**power
+        return (
+            values * float(self._unit[0]) ** power
+            if self._flat
+            else values[..., None] * self._unit**power
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -546,8 +669,9 @@ class MaxoutGPRegressor(RegressorMixin, _MaxoutGP):  # type: ignore[misc]
 class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     """Classification with the Gaussian process of an infinitely wide maxout network.
 
-    As in the paper, class memberships (one-hot minus 0.1) are regressed on, and the largest mean wins. Everything that is None is
-    chosen from the data by leave-one-out; what is given stays as it is.
+    As in the paper, class memberships (one-hot minus 0.1) are regressed on, and the largest mean
+    wins. Everything that is None is chosen from the data by leave-one-out; what is given stays as
+    it is.
 
     Parameters
     ----------
@@ -562,12 +686,14 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     kind : "nngp" or "ntk", optional
         The covariance of the network at its random initialisation, or its tangent kernel.
     noise_var : float, optional
-        Variance of the noise in the class memberships; of a row with the sample weight w it is ``noise_var / w``.
+        Variance of the noise in the class memberships; of a row with the sample weight w it is
+        ``noise_var / w``.
     signal_var : float, optional
-        What the kernel is multiplied by. If None it is found from the data, even if all others are given: the scale of a class
-        membership means nothing by itself.
+        What the kernel is multiplied by. If None it is found from the data, even if all others are
+        given: the scale of a class membership means nothing by itself.
     normalize : "standard" or "sphere" or None
-        What is done to the features: each column standardised, each row standardised (as in the paper), or nothing.
+        What is done to the features: each column standardised, each row standardised (as in the
+        paper), or nothing.
     dtype : "float64" or "float32"
         Of the kernel matrix and its factor.
     max_trials : int
@@ -575,15 +701,17 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     random_state : int or RandomState or None
         For the subset that kernels are compared on, where there are many points.
     progress : bool, optional
-        Whether to show a progress bar; by default when three seconds have passed, on a terminal or in a notebook.
+        Whether to show a progress bar; by default when three seconds have passed, on a terminal or
+        in a notebook.
     solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
-        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the client that is active). "auto"
-        factors up to 60,000 points if half of the free memory is enough, and iterates beyond. An iteration gives predictions and
-        variances, but neither ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
+        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the
+        client that is active). "auto" factors up to 60,000 points if half of the free memory is
+        enough, and iterates beyond. An iteration gives predictions and variances, but neither
+        ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
         ``ClusterConjugateGradients(scheduler=...)`` has more settings.
     n_jobs : int, optional
-        Kernels to try at a time, each in a thread with one core; -1 for as many as there are cores. By default as many as BLAS may
-        use threads. What is chosen does not depend on it.
+        Kernels to try at a time, each in a thread with one core; -1 for as many as there are cores.
+        By default as many as BLAS may use threads. What is chosen does not depend on it.
 
     Attributes
     ----------
@@ -591,10 +719,12 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     kernel_ : MaxoutKernel
     noise_var_, signal_var_ : float
     trials_ : list of dict
-        What was tried, the best first: hyperparameters, seconds, and the score, which is minus the leave-one-out mean squared
-        error in units of the targets' variance. Those that were compared again on more places come before the others.
+        What was tried, the best first: hyperparameters, seconds, and the score, which is minus the
+        leave-one-out mean squared error in units of the targets' variance. Those that were compared
+        again on more places come before the others.
     loo_ : ClassificationLeaveOneOut
-        Of each row by all others, so that copies of a row vouch for each other (they do not when kernels are chosen).
+        Of each row by all others, so that copies of a row vouch for each other (they do not when
+        kernels are chosen).
     log_marginal_likelihood_ : float
         Of the regression, summed over the classes.
     report_ : mnngp.inference.Report
@@ -634,8 +764,9 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Matrix:
         """Posterior means of the class memberships (m, classes).
 
-        For two classes it is what scikit-learn asks for: a number (m,) that grows with the probability of the second class, the
-        difference of the two means, moderated by the variance as the probabilities are.
+        For two classes it is what scikit-learn asks for: a number (m,) that grows with the
+        probability of the second class, the difference of the two means, moderated by the variance
+        as the probabilities are.
         """
         x = self._inputs(X)
         if len(self.classes_) != 2:
@@ -645,7 +776,9 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         return np.asarray(moderated[:, 1] - moderated[:, 0])
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Matrix, Vector]:
-        """The posterior of the class memberships: means (m, classes), and the variance (m,) that all classes share."""
+        """The posterior of the class memberships: means (m, classes), and the variance (m,) that
+        all classes share.
+        """
         mean, variance = self._posterior.mean_and_variance(self._inputs(X))
         return self._means(mean), variance * float(self._unit[0]) ** 2
 
@@ -656,7 +789,9 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         return np.asarray(self.classes_[mean.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> Matrix:
-        """Probabilities (m, classes), from posterior mean and variance, calibrated by leave-one-out."""
+        """Probabilities (m, classes), from posterior mean and variance, calibrated by
+        leave-one-out.
+        """
         x = self._inputs(X)
         mean, variance = self._posterior.mean_and_variance(x)
         return np.asarray(self._calibration()(self._means(mean), variance))
@@ -667,9 +802,12 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
 
     @property
     def loo_(self) -> ClassificationLeaveOneOut:
-        """Leave-one-out predictions of the training rows, in closed form; computed when one of them is asked for."""
+        """Leave-one-out predictions of the training rows, in closed form; computed when one of them
+        is asked for.
+        """
         self._check_leave_one_out()
-        return ClassificationLeaveOneOut(_twin(self, self.__dict__)._leave_one_out)  # of this fit, whatever comes after it
+        # of this fit, whatever comes after it
+        return ClassificationLeaveOneOut(_twin(self, self.__dict__)._leave_one_out)
 
     def _leave_one_out(self) -> dict[str, Any]:
         data = self._data
@@ -677,7 +815,10 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         mean = self._means(mean)
         label = data.row_y.argmax(axis=1)
         probability = self._calibration()(mean, variance)
-        right, given = mean.argmax(axis=1) == label, np.log(probability[np.arange(len(label)), label])
+        right, given = (
+            mean.argmax(axis=1) == label,
+            np.log(probability[np.arange(len(label)), label]),
+        )
         decision = self._in_rows(mean)
         return {
             "decision": decision,
@@ -694,20 +835,29 @@ class MaxoutGPClassifier(ClassifierMixin, _MaxoutGP):  # type: ignore[misc]
         return self._calibrated(self._calibrate)  # type: ignore[no-any-return]
 
     def _calibrate(self) -> Calibration:
-        """From leave-one-out predictions of some rows; what is left out with each is what it is when a kernel is chosen."""
+        """From leave-one-out predictions of some rows; what is left out with each is what it is
+        when a kernel is chosen.
+        """
         data, k = self._data, len(self.classes_)
-        rows, most = np.arange(len(data.row)), _CALIBRATED_ON if self._posterior.factored else _CALIBRATED_ON_FEW
+        rows, most = (
+            np.arange(len(data.row)),
+            _CALIBRATED_ON if self._posterior.factored else _CALIBRATED_ON_FEW,
+        )
         if len(rows) > most:
             rows = np.sort(np.random.default_rng(self._seed).choice(rows, most, replace=False))
         mean, variance, _ = self._left_out(rows, data.part[data.place[rows]])
-        weight = data.row_weight[rows] / data.mean_weight  # its size must not matter beside the priors
-        return Calibration.fit(self._means(mean), variance, data.row_y[rows].argmax(axis=1), weight, k)
+        # its size must not matter beside the priors
+        weight = data.row_weight[rows] / data.mean_weight
+        return Calibration.fit(
+            self._means(mean), variance, data.row_y[rows].argmax(axis=1), weight, k
+        )
 
 
 def load(path: Any) -> Any:
     """Read a fitted model that its ``save`` wrote.
 
-    Raises ``ModelFileError`` if the file is not such a model, damaged, or written by a newer version of the format.
+    Raises ``ModelFileError`` if the file is not such a model, damaged, or written by a newer
+    version of the format.
 
     Examples
     --------
@@ -722,28 +872,42 @@ def load(path: Any) -> Any:
     """
     from mnngp.persistence import restore
 
-    return restore(path, {known.__name__: known for known in (MaxoutGPClassifier, MaxoutGPRegressor)})
+    return restore(
+        path, {known.__name__: known for known in (MaxoutGPClassifier, MaxoutGPRegressor)}
+    )
 
 
 def _weight(sample_weight: Any, X: Matrix) -> Vector | None:
     if sample_weight is None:
         return None
-    weight = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+    weight = np.asarray(
+        _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    )
     odd = (weight != 0.0) & ((weight < _WEIGHTS[0]) | (weight > _WEIGHTS[1]))
     if odd.any():
-        raise InputError(f"sample_weight must be 0, or from {_WEIGHTS[0]:g} to {_WEIGHTS[1]:g}, got {weight[odd][0]:g}")
+        raise InputError(
+            f"sample_weight must be 0, or from {_WEIGHTS[0]:g} to {_WEIGHTS[1]:g}, "
+            f"got {weight[odd][0]:g}"
+        )
     if not weight.any():
         raise InputError("sample_weight must be above 0 for one row at least, got zeros")
     return weight
 
 
 def _check_numbers(y: Any) -> None:
-    """Raise if targets are strings: NumPy would say what it could not convert, but not what to do."""
+    """Raise if targets are strings: NumPy would say what it could not convert, but not what to
+    do.
+    """
     values = np.asarray(y)
     if values.dtype.kind in "OSU":
-        string = next((value for value in values.ravel().tolist() if isinstance(value, str | bytes)), None)
+        string = next(
+            (value for value in values.ravel().tolist() if isinstance(value, str | bytes)), None
+        )
         if string is not None:
-            raise InputError(f"y must be numbers, got {string!r}; for labels of classes there is MaxoutGPClassifier")
+            raise InputError(
+                f"y must be numbers, got {string!r}; for labels of classes there is "
+                "MaxoutGPClassifier"
+            )
 
 
 def _seed(random_state: Any) -> Any:
@@ -756,6 +920,11 @@ def _seed(random_state: Any) -> Any:
         generator = check_random_state(random_state)
     except ValueError as error:
         raise InputError(
-            f"random_state must be None, an integer from 0 to 2**32 - 1 or a RandomState, got {random_state!r}"
+            "random_state must be None, an integer from 0 to 2**32 - 1 or a RandomState, got "
+            f"{random_state!r}"
         ) from error
-    return int(random_state) if isinstance(random_state, int | np.integer) else int(generator.randint(2**31 - 1))
+    return (
+        int(random_state)
+        if isinstance(random_state, int | np.integer)
+        else int(generator.randint(2**31 - 1))
+    )

@@ -1,4 +1,6 @@
-"""Optional packages: asked for before any work, so that nobody computes for minutes to be told what to install."""
+"""Optional packages: asked for before any work, so that nobody computes for minutes to be told what
+to install.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ _TITLES = {"matplotlib": "Matplotlib", "jinja2": "Jinja2", "plotly": "Plotly"}
 
 
 def require(purpose: str, *packages: str) -> None:
-    """Raise ``MissingExtraError`` unless all packages, of the extra "experiments", can be imported."""
+    """Raise ``MissingExtraError`` unless all packages, of the extra "experiments", can be
+    imported.
+    """
     missing, reason = [], None
     for name in packages:
         try:
@@ -19,4 +23,6 @@ def require(purpose: str, *packages: str) -> None:
             missing.append(_TITLES.get(name, name))
             reason = error
     if missing:
-        raise MissingExtraError(f'{purpose} need {" and ".join(missing)}: pip install "mnngp[experiments]"') from reason
+        raise MissingExtraError(
+            f'{purpose} need {" and ".join(missing)}: pip install "mnngp[experiments]"'
+        ) from reason

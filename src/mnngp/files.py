@@ -14,8 +14,11 @@ from mnngp.errors import InputError
 PAGES, PICTURES = (".html", ".htm"), (".png", ".pdf", ".svg")
 
 
-def writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str], suffixes: Sequence[str] = ()) -> Path:
-    """The path, if a file can be written there that is none of the inputs, and it ends in one of the suffixes, if any are given.
+def writable(
+    path: str | os.PathLike[str], *inputs: str | os.PathLike[str], suffixes: Sequence[str] = ()
+) -> Path:
+    """The path, if a file can be written there that is none of the inputs, and it ends in one of
+    the suffixes, if any are given.
 
     What is written under a name must be what the name says. The suffix "" is no suffix at all.
     """
@@ -29,14 +32,19 @@ def writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str], suff
     if path.exists() and not os.access(path, os.W_OK):
         raise InputError(f"{path} cannot be written: it is read-only")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path} cannot be written: the folder {path.parent.absolute()} is read-only")
+        raise InputError(
+            f"{path} cannot be written: the folder {path.parent.absolute()} is read-only"
+        )
     for given in map(Path, inputs):
         if path.exists() and given.exists() and path.samefile(given):
             raise InputError(f"{path} cannot be written: it is the file that is read")
     if suffixes and path.suffix.lower() not in suffixes:
         named = [suffix for suffix in suffixes if suffix]
         allowed = " or ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
-        raise InputError(f"{path} must end in {allowed}{', or have no suffix' * ('' in suffixes)}; nothing else is written here")
+        raise InputError(
+            f"{path} must end in {allowed}{', or have no suffix' * ('' in suffixes)}; "
+            "nothing else is written here"
+        )
     return path
 
 
@@ -53,7 +61,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(OSError):  # a new file's usual rights; mkstemp gives them to the owner alone
+        # a new file's usual rights; mkstemp gives them to the owner alone
+        with contextlib.suppress(OSError):
             mask = os.umask(0)
             os.umask(mask)
             os.chmod(name, 0o666 & ~mask)

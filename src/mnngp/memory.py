@@ -21,12 +21,16 @@ _UNITS = {
     "gib": 2**30,
     "tib": 2**40,
 }
-_LEAST = 256 * 2**20  # bytes that a fit may count on, whatever was read: an estimate decides how to solve, never whether to
+# bytes that a fit may count on, whatever was read: an estimate decides how to solve, never whether
+# to
+_LEAST = 256 * 2**20
 
 
 @dataclass(frozen=True)
 class _Version:
-    """The files of a control group's folder: its limits, what it uses, and what of that the kernel would give back."""
+    """The files of a control group's folder: its limits, what it uses, and what of that the kernel
+    would give back.
+    """
 
     limits: tuple[str, ...]
     used: str
@@ -35,9 +39,14 @@ class _Version:
     mounted: str
 
 
-# Beyond memory.high a process is not killed, but slowed down until it stands. Version 1 has sums over a group and those in it.
+# Beyond memory.high a process is not killed, but slowed down until it stands. Version 1 has sums
+# over a group and those in it.
 _V2 = _Version(
-    ("memory.max", "memory.high"), "memory.current", "inactive_file", ("active_file", "slab_reclaimable"), "/sys/fs/cgroup"
+    ("memory.max", "memory.high"),
+    "memory.current",
+    "inactive_file",
+    ("active_file", "slab_reclaimable"),
+    "/sys/fs/cgroup",
 )
 _V1 = _Version(
     ("memory.limit_in_bytes",),
@@ -51,9 +60,10 @@ _V1 = _Version(
 def available(root: str | Path = "/") -> int:
     """Bytes that this process could still take, at least 256 MiB.
 
-    It is the least of what the machine has, of what is left to each control group that the process is in (a container, a job of
-    Slurm, a slice of systemd), and of what ``ulimit -v`` and ``ulimit -d`` leave. Memory that holds nothing but copies of files is
-    free: the kernel gives it back when it is needed. ``root`` is where Linux's files are.
+    It is the least of what the machine has, of what is left to each control group that the process
+    is in (a container, a job of Slurm, a slice of systemd), and of what ``ulimit -v`` and ``ulimit
+    -d`` leave. Memory that holds nothing but copies of files is free: the kernel gives it back when
+    it is needed. ``root`` is where Linux's files are.
     """
     return max(_LEAST, min([*_of_the_machine(), *left(root)], default=_LEAST))
 
@@ -69,7 +79,8 @@ def _of_the_machine() -> Iterator[int]:
 
 
 def left(root: str | Path) -> Iterator[int]:
-    """Bytes that each limit on this process leaves, as Linux tells in the files below ``root``; nothing elsewhere.
+    """Bytes that each limit on this process leaves, as Linux tells in the files below ``root``;
+    nothing elsewhere.
 
     Files that are missing, cannot be read or make no sense set no limit.
     """
@@ -88,24 +99,49 @@ def _groups(root: Path) -> Iterator[tuple[_Version, Path, Path]]:
     for line in _lines(root / "proc/self/cgroup"):
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        version = _V2 if number == "0" and not controllers else _V1 if "memory" in controllers.split(",") else None
+        version = (
+            _V2
+            if number == "0" and not controllers
+            else _V1
+            if "memory" in controllers.split(",")
+            else None
+        )
         if version is None:
             continue
-        places = [(place, top) for kind, place, top in mounts if kind is version] or [(version.mounted, "/")]
+        places = [(place, top) for kind, place, top in mounts if kind is version] or [
+            (version.mounted, "/")
+        ]
         seen = [(root / place.lstrip("/"), _inner(path, top)) for place, top in places]
-        inside = [(mount, mount / inner) for mount, inner in seen if inner is not None and (mount / inner).is_dir()]
-        # The view with the most groups above ours; if ours is in none, a container that sees its own group as the top.
-        mount, group = max(inside, key=lambda view: len(view[1].parts) - len(view[0].parts), default=(seen[0][0], seen[0][0]))
+        inside = [
+            (mount, mount / inner)
+            for mount, inner in seen
+            if inner is not None and (mount / inner).is_dir()
+        ]
+        # The view with the most groups above ours; if ours is in none, a container that sees its
+        # own group as the top.
+        mount, group = max(
+            inside,
+            key=lambda view: len(view[1].parts) - len(view[0].parts),
+            default=(seen[0][0], seen[0][0]),
+        )
         yield version, mount, group
 
 
 def _mounts(root: Path) -> list[tuple[_Version, str, str]]:
-    """Mounts of control groups, as ``number parent device top place options [...] - kind source options`` of mountinfo has them."""
+    """Mounts of control groups, as ``number parent device top place options [...] - kind source
+    options`` of mountinfo has them.
+    """
     mounts = []
     for line in _lines(root / "proc/self/mountinfo"):
         first, _, second = line.partition(" - ")
         fields, kind, options = first.split(), second.split()[:1], second.split()[-1:]
-        version = _V2 if kind == ["cgroup2"] else _V1 if kind == ["cgroup"] and "memory" in options[0].split(",") else None
+        version = (
+            _V2
+            if kind == ["cgroup2"]
+            else _V1
+            if kind == ["cgroup"] and "memory" in options[0].split(",")
+            else None
+        )
         if version is not None and len(fields) > 4:
             mounts.append((version, _plain(fields[4]), _plain(fields[3])))
     return mounts
@@ -144,7 +180,13 @@ def _left_to_process(own: Path) -> Iterator[int]:
     for line in _lines(own / "limits"):
         for limit, size in (("Max address space", "VmSize"), ("Max data size", "VmData")):
             words, used = line.removeprefix(limit).split(), status.get(size, "").split()
-            if line.startswith(limit) and words and words[0].isdecimal() and used and used[0].isdecimal():
+            if (
+                line.startswith(limit)
+                and words
+                and words[0].isdecimal()
+                and used
+                and used[0].isdecimal()
+            ):
                 yield int(words[0]) - 1024 * int(used[0])
 
 
@@ -170,9 +212,15 @@ def as_bytes(name: str, value: object) -> int:
     """
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
         return int(value)
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmgt]?i?b?)\s*", value.lower()) if isinstance(value, str) else None
+    found = (
+        re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmgt]?i?b?)\s*", value.lower())
+        if isinstance(value, str)
+        else None
+    )
     if found is None or found[2] not in _UNITS:
-        raise InputError(f"{name} must be a number of bytes or a size such as '4GB' or '500MiB', got {value!r}")
+        raise InputError(
+            f"{name} must be a number of bytes or a size such as '4GB' or '500MiB', got {value!r}"
+        )
     return int(float(found[1]) * _UNITS[found[2]])
 
 
@@ -186,5 +234,7 @@ def shown(size: float) -> str:
     """
     for unit, word in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if size >= unit:
-            return f"{size / unit:.3g} {word}" if size < 1000 * unit else f"{size / unit:,.0f} {word}"
+            return (
+                f"{size / unit:.3g} {word}" if size < 1000 * unit else f"{size / unit:,.0f} {word}"
+            )
     return f"{size:.0f} B"

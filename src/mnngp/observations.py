@@ -1,8 +1,10 @@
-"""Training data as a Gaussian process sees it: one row a place, with the mean of what was observed there, and how often.
+"""Training data as a Gaussian process sees it: one row a place, with the mean of what was observed
+there, and how often.
 
-Rows with equal features are observations of the same function value. Merging them changes no prediction (with noise σ², w
-observations are one observation of their mean with noise σ²/w), makes n smaller and a singular covariance regular, and makes a
-sample weight of two the same as a row given twice, also when hyperparameters are chosen.
+Rows with equal features are observations of the same function value. Merging them changes no
+prediction (with noise σ², w observations are one observation of their mean with noise σ²/w), makes
+n smaller and a singular covariance regular, and makes a sample weight of two the same as a row
+given twice, also when hyperparameters are chosen.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ class Observations:
     within : array (places, targets)
         The weighted mean square of the targets about that mean.
     part : array (places,)
-        The weight that is left out of each place at a time, when what is left has to predict it. Where rows with equal features
-        are a sample of what may be seen there, that is one row's. Where they may be copies (a bootstrap sample, oversampling) it
-        is the whole place's: a copy must not vouch for its original.
+        The weight that is left out of each place at a time, when what is left has to predict it.
+        Where rows with equal features are a sample of what may be seen there, that is one row's.
+        Where they may be copies (a bootstrap sample, oversampling) it is the whole place's: a copy
+        must not vouch for its original.
     place : array (rows,)
         Which place each row of the data belongs to.
     row : array (rows,)
@@ -65,7 +68,9 @@ class Observations:
 
     @property
     def spread(self) -> Matrix:
-        """The weighted sum of squares about the mean of each place (places, targets): χ² times the noise variance."""
+        """The weighted sum of squares about the mean of each place (places, targets): χ² times the
+        noise variance.
+        """
         return self.weight[:, None] * self.within
 
     @property
@@ -73,11 +78,17 @@ class Observations:
         """Two rows of the data with equal features and different targets, if there are any."""
         _, first = np.unique(self.place, return_index=True)
         other = np.flatnonzero(np.any(self.row_y != self.row_y[first[self.place]], axis=1))
-        return (int(self.row[first[self.place[other[0]]]]), int(self.row[other[0]])) if len(other) else None
+        return (
+            (int(self.row[first[self.place[other[0]]]]), int(self.row[other[0]]))
+            if len(other)
+            else None
+        )
 
     @property
     def repeats(self) -> Vector:
-        """Its degrees of freedom: the rows of each place beyond the first, if they are observations of their own."""
+        """Its degrees of freedom: the rows of each place beyond the first, if they are observations
+        of their own.
+        """
         return np.rint(self.weight / self.part) - 1.0
 
     @staticmethod
@@ -121,31 +132,42 @@ class Observations:
         )
 
     def log_density_within(self, noise_var: float) -> float:
-        """What the rows add to the log evidence of the places: their density about the mean of their place.
+        """What the rows add to the log evidence of the places: their density about the mean of
+        their place.
 
         Without noise equal rows say the same thing once.
         """
         if len(self.row) == len(self) or noise_var == 0.0:
             return 0.0
         targets = self.y.shape[1]
-        rows, places = np.log(2.0 * np.pi * noise_var / self.row_weight), np.log(2.0 * np.pi * noise_var / self.weight)
+        rows, places = (
+            np.log(2.0 * np.pi * noise_var / self.row_weight),
+            np.log(2.0 * np.pi * noise_var / self.weight),
+        )
         spread = np.sum(self.weight[:, None] * self.within)
         return float(0.5 * targets * (places.sum() - rows.sum()) - 0.5 * spread / noise_var)
 
 
 def _means(values: Matrix, weight: Vector, total: Vector, place: Integers) -> Matrix:
     """The weighted mean over the rows of each place."""
-    return np.stack([np.bincount(place, weights=weight * column) / total for column in values.T], axis=1)
+    return np.stack(
+        [np.bincount(place, weights=weight * column) / total for column in values.T], axis=1
+    )
 
 
 def _observations(X: Matrix, y: Matrix, place: Integers) -> Integers:
-    """How many of the rows at each place are observations of their own, and not copies of another. ``X`` is that of the places.
+    """How many of the rows at each place are observations of their own, and not copies of another.
+    ``X`` is that of the places.
 
-    Rows with the same targets are copies if the targets have many values: observations would not agree to the last digit. If they
-    have few (labels), rows that agree are copies too, unless others often disagree, or rows are equal by chance.
+    Rows with the same targets are copies if the targets have many values: observations would not
+    agree to the last digit. If they have few (labels), rows that agree are copies too, unless
+    others often disagree, or rows are equal by chance.
     """
     rows = np.column_stack([place.astype(np.float64), y])
-    distinct, count = np.unique(np.unique(rows, axis=0)[:, 0], return_counts=True)[1], np.bincount(place)
+    distinct, count = (
+        np.unique(np.unique(rows, axis=0)[:, 0], return_counts=True)[1],
+        np.bincount(place),
+    )
     values = np.unique(y, axis=0, return_counts=True)[1]
     many = np.sum((values / len(y)) ** 2) < 0.05
     if many or not (np.sum(distinct > 1) >= 0.05 * np.sum(count > 1) or _equal_by_chance(X, count)):
@@ -154,10 +176,12 @@ def _observations(X: Matrix, y: Matrix, place: Integers) -> Integers:
 
 
 def _equal_by_chance(X: Matrix, count: Integers) -> bool:
-    """Whether rows are equal because there are few that could be: places have many rows each, or columns have few values.
+    """Whether rows are equal because there are few that could be: places have many rows each, or
+    columns have few values.
 
-    The latter if independent columns, with values that agree as often as those of two different places do, would make more than a
-    hundredth of the equal pairs that there are. (Columns depend on each other, so there are more. Continuous ones make none.)
+    The latter if independent columns, with values that agree as often as those of two different
+    places do, would make more than a hundredth of the equal pairs that there are. (Columns depend
+    on each other, so there are more. Continuous ones make none.)
     """
     places, total = len(X), float(count.sum())
     if total >= 5.0 * places:
@@ -172,9 +196,11 @@ def _equal_by_chance(X: Matrix, count: Integers) -> bool:
 
 
 def _equal_rows(X: Matrix) -> tuple[Integers, Integers]:
-    """The first row of each group of equal rows (in the order of appearance), and the group of each row.
+    """The first row of each group of equal rows (in the order of appearance), and the group of each
+    row.
 
-    Equal rows have equal inner products with any vector, so only those that agree in one are compared.
+    Equal rows have equal inner products with any vector, so only those that agree in one are
+    compared.
     """
     n = len(X)
     mark = np.zeros(n)

@@ -1,15 +1,17 @@
 """Fitted models on disk, in an open format: a zip archive of ``model.json`` and NumPy arrays.
 
-There is no pickle in it, so a file from a stranger cannot run code: the JSON is data (strict JSON: a number that is not finite is
-one of the words "NaN", "Infinity" and "-Infinity"), and arrays of objects are refused. What is read is checked before a model is
-made of it, in this order: the parts of the archive, the digest of the header, every number in the header, and for each array its
-digest, type, shape and values. So no file takes more time or memory than one of its length may. Nothing is compressed, and arrays
-stay where they are read to: reading takes as much memory as the file is long. ``save`` makes the same checks, so what is written
-can be read.
+There is no pickle in it, so a file from a stranger cannot run code: the JSON is data (strict JSON:
+a number that is not finite is one of the words "NaN", "Infinity" and "-Infinity"), and arrays of
+objects are refused. What is read is checked before a model is made of it, in this order: the parts
+of the archive, the digest of the header, every number in the header, and for each array its digest,
+type, shape and values. So no file takes more time or memory than one of its length may. Nothing is
+compressed, and arrays stay where they are read to: reading takes as much memory as the file is
+long. ``save`` makes the same checks, so what is written can be read.
 
-Predictions after a round trip are the same to the last bit: the factor and the weights are stored, not recomputed. A model without
-a factor, solved by iteration or on a cluster, is stored without one: predictions need the weights alone, and variances are solved
-for by conjugate gradients where it is read.
+Predictions after a round trip are the same to the last bit: the factor and the weights are stored,
+not recomputed. A model without a factor, solved by iteration or on a cluster, is stored without
+one: predictions need the weights alone, and variances are solved for by conjugate gradients where
+it is read.
 """
 
 from __future__ import annotations
@@ -57,8 +59,10 @@ _MEMBER_HEADER = 30  # bytes before a part of a zip archive, at least
 _LARGEST_UNIT = 1e154  # of targets: its square is a number
 _PIECE = 1 << 20  # bytes read at a time, and numbers looked at
 _KERNEL = ("depth", "rank", "weight_var", "bias_var", "kind", "dtype")
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # as JSON cannot write them
-_TINY, _MOST = 5e-324, float(np.finfo(np.float64).max)  # the smallest number above zero, and the largest that is finite
+# as JSON cannot write them
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+# the smallest number above zero, and the largest that is finite
+_TINY, _MOST = 5e-324, float(np.finfo(np.float64).max)
 Array = NDArray[Any]
 
 
@@ -69,8 +73,9 @@ class _Form:
     Attributes
     ----------
     axes : str
-        A letter for each: n places, d features, k targets, r rows with a weight, s features that are scaled, h × p the packed
-        factor. Where a letter stands for the first time, the array's own shape says how many there are.
+        A letter for each: n places, d features, k targets, r rows with a weight, s features that
+        are scaled, h × p the packed factor. Where a letter stands for the first time, the array's
+        own shape says how many there are.
     low, high : float
         All values are between them, and so no NaN.
     dtype : str
@@ -114,7 +119,9 @@ _ARRAYS = {
 
 
 def save(model: Any, path: Any, table: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted estimator, and what ``mnngp fit`` learned of the table that it was fitted to."""
+    """Write a fitted estimator, and what ``mnngp fit`` learned of the table that it was fitted
+    to.
+    """
     header, arrays = _take_apart(model)
     header["table"] = table if table is not None else getattr(model, "_table", None)
     header["arrays"] = dict.fromkeys(arrays, "0" * 64)
@@ -147,27 +154,38 @@ def restore(path: Any, classes: Mapping[str, type]) -> Any:
         members = _members(path, archive)
         text, digest = _read(path, archive, members["model.json"])
         if digest.encode() != _read(path, archive, members["model.sha256"])[0].tobytes():
-            raise ModelFileError(f"{path} was changed or damaged: model.json does not match its digest")
+            raise ModelFileError(
+                f"{path} was changed or damaged: model.json does not match its digest"
+            )
         try:
             header = _checked_header(text.tobytes(), classes)
             known, arrays = _Sizes(header), {}
             names = known.in_order(header["arrays"])
-            for part in {"model.json", "model.sha256", *(f"{name}.npy" for name in names)} ^ set(members):
-                raise InputError(f"{part} is {'not in its header' if part in members else 'missing'}")
+            for part in {"model.json", "model.sha256", *(f"{name}.npy" for name in names)} ^ set(
+                members
+            ):
+                raise InputError(
+                    f"{part} is {'not in its header' if part in members else 'missing'}"
+                )
             for name in names:
                 known.check_length(name, members[f"{name}.npy"].file_size)
                 memory, digest = _read(path, archive, members[f"{name}.npy"])
                 if digest != header["arrays"][name]:
-                    raise ModelFileError(f"{path} was changed or damaged: {name} does not match its digest")
+                    raise ModelFileError(
+                        f"{path} was changed or damaged: {name} does not match its digest"
+                    )
                 arrays[name] = _array(name, memory)
                 known.check(name, arrays[name])
             known.check_together(arrays)
-        except (InputError, RecursionError) as error:  # the latter in showing a value that is lists in lists in lists
-            raise ModelFileError(f"{path} does not hold a model that can be read: {_short(error)}") from error
+        # the latter in showing a value that is lists in lists in lists
+        except (InputError, RecursionError) as error:
+            raise ModelFileError(
+                f"{path} does not hold a model that can be read: {_short(error)}"
+            ) from error
     return _put_together(header, arrays, classes)
 
 
-# --- the archive --------------------------------------------------------------------------------------------------------
+# --- the archive ----------------------------------------------------------------------------------
 
 
 class _Digest:
@@ -183,13 +201,26 @@ class _Digest:
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """What Python's zipfile raises on a file that is no archive, or a damaged one, as our error. Nothing else runs in here."""
+    """What Python's zipfile raises on a file that is no archive, or a damaged one, as our error.
+    Nothing else runs in here.
+    """
     try:
         yield
-    except (zipfile.BadZipFile, EOFError, ValueError, RuntimeError, OverflowError, struct.error, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that one: a place before the file's beginning
+    except (
+        zipfile.BadZipFile,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        OverflowError,
+        struct.error,
+        OSError,
+    ) as error:
+        # that one: a place before the file's beginning
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise
-        raise ModelFileError(f"{path} is not a model file, or is cut off or damaged: {_short(error)}") from error
+        raise ModelFileError(
+            f"{path} is not a model file, or is cut off or damaged: {_short(error)}"
+        ) from error
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -199,32 +230,50 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
         raise ModelFileError(f"{path} is not a model file: model.json is missing")
     length = path.stat().st_size
     for member in archive.infolist():
-        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits or member.compress_size != member.file_size:
-            raise ModelFileError(f"{path} is not as it was written: {member.filename} is compressed or encrypted")
+        if (
+            member.compress_type != zipfile.ZIP_STORED
+            or member.flag_bits
+            or member.compress_size != member.file_size
+        ):
+            raise ModelFileError(
+                f"{path} is not as it was written: {member.filename} is compressed or encrypted"
+            )
     if sum(member.file_size for member in archive.infolist()) > length:
         raise ModelFileError(f"{path} is damaged: its parts are larger than the file")
     ordered = sorted(archive.infolist(), key=lambda member: member.header_offset)
     starts = [member.header_offset for member in ordered] + [archive.start_dir]
     for member, (start, end) in zip(ordered, pairwise(starts), strict=True):
         if start < 0 or start + _MEMBER_HEADER + len(member.filename) + member.file_size > end:
-            raise ModelFileError(f"{path} is not as it was written: {member.filename} and another part overlap")
+            raise ModelFileError(
+                f"{path} is not as it was written: {member.filename} and another part overlap"
+            )
     expected = {"model.json", "model.sha256", *(f"{name}.npy" for name in _ARRAYS)}
     for member in archive.infolist():
         if member.filename not in expected:
-            raise ModelFileError(f"{path} has a part {_short(repr(member.filename))}, which this mnngp {__version__} does not know")
+            raise ModelFileError(
+                f"{path} has a part {_short(repr(member.filename))}, which this "
+                f"mnngp {__version__} does not know"
+            )
     if len(members) < len(archive.infolist()):
         raise ModelFileError(f"{path} is not as it was written: it has two parts of the same name")
     if members["model.json"].file_size > _LARGEST_HEADER or members["model.sha256"].file_size > 64:
-        raise ModelFileError(f"{path}: model.json or its digest is too large to be a model's header")
+        raise ModelFileError(
+            f"{path}: model.json or its digest is too large to be a model's header"
+        )
     return members
 
 
-def _read(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[NDArray[np.uint8], str]:
+def _read(
+    path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo
+) -> tuple[NDArray[np.uint8], str]:
     """The bytes of a part of the archive, in memory of their own, and their digest."""
     try:
         memory = np.empty(member.file_size, dtype=np.uint8)
     except MemoryError as error:
-        raise ModelFileError(f"{path}: {member.filename} takes {member.file_size:,} bytes, for which there is no memory") from error
+        raise ModelFileError(
+            f"{path}: {member.filename} takes {member.file_size:,} bytes, for "
+            "which there is no memory"
+        ) from error
     start, digest = 0, hashlib.sha256()
     with _reading(path), archive.open(member) as file:
         while piece := file.read(_PIECE):
@@ -243,22 +292,30 @@ def _array(name: str, memory: NDArray[np.uint8]) -> Array:
         version = np.lib.format.read_magic(text)
         if version != (1, 0):
             raise InputError(f"{name} must be in version 1.0 of NumPy's format, got {version}")
-        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(text, max_header_size=_LARGEST_NPY_HEADER)
+        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(
+            text, max_header_size=_LARGEST_NPY_HEADER
+        )
     except InputError:
         raise
-    except Exception as error:  # Python's parser in NumPy's, on a text that somebody forged: it raises all kinds of them
-        raise InputError(f"{name} is no array in NumPy's format: {type(error).__name__}: {error}") from error
+    # Python's parser in NumPy's, on a text that somebody forged: it raises all kinds of them
+    except Exception as error:
+        raise InputError(
+            f"{name} is no array in NumPy's format: {type(error).__name__}: {error}"
+        ) from error
     if dtype.hasobject or dtype.kind not in "biufUMm" or not dtype.isnative or not dtype.itemsize:
         raise InputError(f"{name} cannot be an array of {dtype}")
     data, length = memory[text.tell() :], math.prod(shape) * dtype.itemsize
     if text.tell() % 64 or any(size < 0 for size in shape):
-        raise InputError(f"{name} must have a shape that can be, and begin at a multiple of 64 bytes, got {shape} at {text.tell()}")
+        raise InputError(
+            f"{name} must have a shape that can be, and begin at a multiple of 64 "
+            f"bytes, got {shape} at {text.tell()}"
+        )
     if length != len(data):
         raise InputError(f"{name} of the shape {shape} must take {length} bytes, got {len(data)}")
     return data.view(dtype).reshape(shape, order="F" if by_columns else "C")
 
 
-# --- checks: all raise InputError, which is a ModelFileError where a file is read ------------------------------------------
+# --- checks: all raise InputError, which is a ModelFileError where a file is read -----------------
 
 
 class _Sizes:
@@ -270,8 +327,14 @@ class _Sizes:
         self.sizes: dict[str, int] = {}
 
     def in_order(self, given: Mapping[str, Any]) -> list[str]:
-        """The names of the arrays, in the order of ``_ARRAYS``, if they are those that the header asks for."""
-        there = {"always", *(["factored"] * self.header["factored"]), *(["classifier"] * ("calibration" in self.header))}
+        """The names of the arrays, in the order of ``_ARRAYS``, if they are those that the header
+        asks for.
+        """
+        there = {
+            "always",
+            *(["factored"] * self.header["factored"]),
+            *(["classifier"] * ("calibration" in self.header)),
+        }
         for name, form in _ARRAYS.items():
             if form.when in there and name not in given:
                 raise InputError(f"the array {name} is missing")
@@ -302,19 +365,30 @@ class _Sizes:
         if dtype is None:
             _check_labels(name, array)
         elif array.dtype != dtype:
-            raise InputError(f"{name} cannot be an array of {array.dtype}, it must be one of {dtype}")
+            raise InputError(
+                f"{name} cannot be an array of {array.dtype}, it must be one of {dtype}"
+            )
         shape = array.shape
         if len(shape) == len(form.axes):
-            shape = tuple(self.sizes.setdefault(axis, size) for axis, size in zip(form.axes, shape, strict=True))
+            shape = tuple(
+                self.sizes.setdefault(axis, size)
+                for axis, size in zip(form.axes, shape, strict=True)
+            )
         if len(shape) != len(form.axes) or shape != array.shape:
-            wanted = ", ".join(str(self.sizes.get(axis, axis)) for axis in form.axes) + "," * (len(form.axes) == 1)
+            wanted = ", ".join(str(self.sizes.get(axis, axis)) for axis in form.axes) + "," * (
+                len(form.axes) == 1
+            )
             raise InputError(f"{name} must have the shape ({wanted}), got {array.shape}")
         if form.dtype == "kernel" and not array.flags.c_contiguous:
             raise InputError(f"{name} must be by rows: compiled code works on its memory")
         if name == "directions":
             n, d = shape
             half, columns = layout.packed_shape(n)
-            self.sizes |= {"s": d if self.header["normalize"] == "standard" else 0, "h": half, "p": columns}
+            self.sizes |= {
+                "s": d if self.header["normalize"] == "standard" else 0,
+                "h": half,
+                "p": columns,
+            }
         if 0 in shape and form.axes != "s":
             raise InputError(f"{name} must not be empty, got the shape {shape}")
         if dtype is not None:
@@ -327,21 +401,33 @@ class _Sizes:
         most = 1_000_000 + 1000 * len(row)
         if not (row[1:] > row[:-1]).all() or row[-1] >= header["rows"] or header["rows"] > most:
             raise InputError(
-                f"rows must be numbers that ascend, below rows = {header['rows']}, which with {len(row)} rows of a weight above "
+                f"rows must be numbers that ascend, below rows = {header['rows']}, which with "
+                f"{len(row)} rows of a weight above "
                 f"zero is at most {most:,}"
             )
         if place.max() >= sizes["n"] or not np.bincount(place, minlength=sizes["n"]).all():
-            raise InputError(f"rows must belong to {sizes['n']} places, each of them to one, and none must have no row")
+            raise InputError(
+                f"rows must belong to {sizes['n']} places, each of them to one, and "
+                "none must have no row"
+            )
         if header["feature_names"] and len(header["feature_names"]) != sizes["d"]:
-            raise InputError(f"feature_names must be {sizes['d']} names or none, got {len(header['feature_names'])}")
+            raise InputError(
+                f"feature_names must be {sizes['d']} names or none, got "
+                f"{len(header['feature_names'])}"
+            )
         if header.get("flat") and sizes["k"] != 1:
             raise InputError(f"flat must be false for {sizes['k']} targets, got true")
         for what in ("signal_var", "noise"):
             largest = header[what] * float(arrays["unit"].max()) ** 2
             if not math.isfinite(largest):
-                raise InputError(f"{what} must be finite in the units of the targets, got {header[what]} times the square of unit")
+                raise InputError(
+                    f"{what} must be finite in the units of the targets, got "
+                    f"{header[what]} times the square of unit"
+                )
         if header.get("classes_are_objects") and arrays["classes"].dtype.kind != "U":
-            raise InputError(f"classes must be texts if they are objects, got {arrays['classes'].dtype}")
+            raise InputError(
+                f"classes must be texts if they are objects, got {arrays['classes'].dtype}"
+            )
         if "factor" in arrays:
             for part, diagonal in layout.packed_diagonal(arrays["factor"], sizes["n"]):
                 if part.start < part.stop:
@@ -359,7 +445,9 @@ def _check_values(name: str, array: Array, low: float, high: float) -> None:
         piece = flat[start : start + _PIECE]
         least, most = piece.min().item(), piece.max().item()
         if not (low <= least and most <= high):  # also for NaN
-            bound = {-_MOST: "", _TINY: " and above zero", 0.0: " and not negative"}.get(low, f" and from {low} to {high}")
+            bound = {-_MOST: "", _TINY: " and above zero", 0.0: " and not negative"}.get(
+                low, f" and from {low} to {high}"
+            )
             raise InputError(f"{name} must be finite{bound}, got values from {least} to {most}")
 
 
@@ -389,21 +477,36 @@ def _checked_header(text: bytes, classes: Mapping[str, type]) -> dict[str, Any]:
         raise InputError(f"its format is not {FORMAT!r}")
     if header.get("version") != VERSION:
         raise InputError(
-            f"it has version {header.get('version')!r} of the format (written by mnngp {header.get('mnngp')!r}), this mnngp "
+            f"it has version {header.get('version')!r} of the format (written by mnngp "
+            f"{header.get('mnngp')!r}), this mnngp "
             f"{__version__} reads version {VERSION}: install a newer one"
         )
     header.setdefault("factored", True)  # the first files had no such entry
     types: dict[str, Any] = {
-        "class": str, "parameters": dict, "kernel": dict, "report": dict, "factored": bool, "trials": list, "feature_names": list,
-        "table": dict | None, "arrays": dict, "normalize": str | None,
-    }  # fmt: skip
+        "class": str,
+        "parameters": dict,
+        "kernel": dict,
+        "report": dict,
+        "factored": bool,
+        "trials": list,
+        "feature_names": list,
+        "table": dict | None,
+        "arrays": dict,
+        "normalize": str | None,
+    }
     for name in (*types, "signal_var", "contraction", "intercept_precision", "noise", "rows"):
         if name not in header:
             raise InputError(f"{name} is missing in model.json")
         if name in types and not isinstance(header[name], types[name]):
-            raise InputError(f"{name} must be of type {getattr(types[name], '__name__', types[name])}, got {header[name]!r}")
+            raise InputError(
+                f"{name} must be of type "
+                f"{getattr(types[name], '__name__', types[name])}, got "
+                f"{header[name]!r}"
+            )
     if header["class"] not in classes:
-        raise InputError(f"a model of class {header['class']!r} is not known to mnngp {__version__}")
+        raise InputError(
+            f"a model of class {header['class']!r} is not known to mnngp {__version__}"
+        )
     _check_kernel(header["kernel"])
     _check_parameters(header["parameters"], classes[header["class"]])
     checks.real("signal_var", header["signal_var"], low=0.0, strict=True)
@@ -419,13 +522,17 @@ def _checked_header(text: bytes, classes: Mapping[str, type]) -> dict[str, Any]:
         raise InputError("feature_names must be texts")
     if not all(isinstance(digest, str) for digest in header["arrays"].values()):
         raise InputError("arrays must have a digest each")
-    header["trials"] = [_checked_told(f"trials[{number}]", trial) for number, trial in enumerate(header["trials"])]
+    header["trials"] = [
+        _checked_told(f"trials[{number}]", trial) for number, trial in enumerate(header["trials"])
+    ]
     header["report"] = _checked_told("report", header["report"])
     _check_report(header["report"], factored=header["factored"])
     if issubclass(classes[header["class"]], ClassifierMixin):
         _check_calibration(header)
     elif "calibration" in header or not isinstance(header.get("flat"), bool):
-        raise InputError("a regressor must say whether its targets are flat, and has no calibration")
+        raise InputError(
+            "a regressor must say whether its targets are flat, and has no calibration"
+        )
     return dict(header)
 
 
@@ -452,7 +559,8 @@ def _check_parameters(parameters: dict[str, Any], kind: Any) -> None:
 
 
 def _check_dtype(name: str, value: Any) -> None:
-    if isinstance(value, str) and len(value) <= 8 and value.lstrip("<>=|").isalnum():  # NumPy makes a type of many a text
+    # NumPy makes a type of many a text
+    if isinstance(value, str) and len(value) <= 8 and value.lstrip("<>=|").isalnum():
         with contextlib.suppress(TypeError, ValueError):
             if np.dtype(value) in (np.float64, np.float32):
                 return
@@ -469,13 +577,23 @@ def _check_report(report: dict[str, Any], *, factored: bool) -> None:
             if field.default is MISSING:
                 raise InputError(f"report.{field.name} is missing")
             continue
-        value, wanted = report[field.name], {"int": int, "str": str, "float": float | int}.get(str(field.type))
-        values = [value] if wanted is not None else value if isinstance(value, list) else [None]  # a tuple of numbers
-        if not all(isinstance(item, wanted or float | int) and not isinstance(item, bool) for item in values):
+        value, wanted = (
+            report[field.name],
+            {"int": int, "str": str, "float": float | int}.get(str(field.type)),
+        )
+        # a tuple of numbers
+        values = [value] if wanted is not None else value if isinstance(value, list) else [None]
+        if not all(
+            isinstance(item, wanted or float | int) and not isinstance(item, bool)
+            for item in values
+        ):
             raise InputError(f"report.{field.name} must be of type {field.type}, got {value!r}")
     unknown = set(report) - {field.name for field in fields(kind)}
     if unknown:
-        raise InputError(f"report has an entry {sorted(unknown)[0]!r}, which this mnngp {__version__} does not know")
+        raise InputError(
+            f"report has an entry {sorted(unknown)[0]!r}, which this mnngp "
+            f"{__version__} does not know"
+        )
 
 
 def _check_calibration(header: dict[str, Any]) -> None:
@@ -485,16 +603,28 @@ def _check_calibration(header: dict[str, Any]) -> None:
         raise InputError(f"calibration must have the keys {', '.join(names)}, got {calibration!r}")
     for name in names:
         above = name in ("sharpness", "unit")
-        checks.real(f"calibration.{name}", calibration[name], low=0.0, high=1.0 if name == "floor" else _MOST, strict=above)
+        checks.real(
+            f"calibration.{name}",
+            calibration[name],
+            low=0.0,
+            high=1.0 if name == "floor" else _MOST,
+            strict=above,
+        )
     if not isinstance(header.get("classes_are_objects"), bool):
-        raise InputError(f"classes_are_objects must be true or false, got {header.get('classes_are_objects')!r}")
+        raise InputError(
+            f"classes_are_objects must be true or false, got {header.get('classes_are_objects')!r}"
+        )
 
 
 def _checked_told(what: str, told: Any) -> dict[str, Any]:
-    """What a fit says of itself: numbers and words, of which only depth and rank could cost somebody something."""
+    """What a fit says of itself: numbers and words, of which only depth and rank could cost
+    somebody something.
+    """
     if not isinstance(told, dict):
         raise InputError(f"{what} must have names and values, got {told!r}")
-    checked = {name: _checked_plain(f"{what}.{_short(name)}", value) for name, value in told.items()}
+    checked = {
+        name: _checked_plain(f"{what}.{_short(name)}", value) for name, value in told.items()
+    }
     for name, most in {"depth": LARGEST_DEPTH, "rank": LARGEST_RANK}.items():
         if name in checked:
             _whole(f"{what}.{name}", checked[name], 0, most)
@@ -504,17 +634,26 @@ def _checked_told(what: str, told: Any) -> dict[str, Any]:
 def _checked_plain(name: str, value: Any, *, inside: bool = False) -> Any:
     """A number (finite or not), a short text, None, or a list of them."""
     if isinstance(value, list) and not inside:
-        return [_checked_plain(f"{name}[{number}]", item, inside=True) for number, item in enumerate(value)]
+        return [
+            _checked_plain(f"{name}[{number}]", item, inside=True)
+            for number, item in enumerate(value)
+        ]
     if isinstance(value, str) and len(value) <= 1000:
         return _NOT_FINITE.get(value, value)
-    if value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) <= _LARGEST_INT):
+    if (
+        value is None
+        or isinstance(value, float)
+        or (isinstance(value, int) and abs(value) <= _LARGEST_INT)
+    ):
         return value
     raise InputError(f"{name} must be a number, a short text, or a list of them, got {value!r}")
 
 
 def _whole(name: str, value: Any, low: int, high: int) -> int:
     if type(value) is not int or not low <= value <= high:
-        raise InputError(f"{name} must be a whole number from {low} to {high:,} in a model file, got {value!r}")
+        raise InputError(
+            f"{name} must be a whole number from {low} to {high:,} in a model file, got {value!r}"
+        )
     return value
 
 
@@ -545,7 +684,7 @@ def _count(value: Any) -> int:
     return min(len(value), LARGEST_DEPTH + 1) if isinstance(value, list) else 1
 
 
-# --- from a model to the parts of a file, and back ------------------------------------------------------------------------
+# --- from a model to the parts of a file, and back ------------------------------------------------
 
 
 def _text(header: dict[str, Any]) -> bytes:
@@ -553,9 +692,13 @@ def _text(header: dict[str, Any]) -> bytes:
     try:
         text = json.dumps(header, indent=1, allow_nan=False).encode()
     except (ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"the header must be numbers, texts, lists and tables of them: {error}") from error
+        raise InputError(
+            f"the header must be numbers, texts, lists and tables of them: {error}"
+        ) from error
     if len(text) > _LARGEST_HEADER:
-        raise InputError(f"the header must take at most {_LARGEST_HEADER:,} bytes, got {len(text):,}")
+        raise InputError(
+            f"the header must take at most {_LARGEST_HEADER:,} bytes, got {len(text):,}"
+        )
     return text
 
 
@@ -567,17 +710,23 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "version": VERSION,
         "mnngp": __version__,
         "class": type(model).__name__,
-        "parameters": {key: _plain(key, value) for key, value in model.get_params(deep=False).items()},
+        "parameters": {
+            key: _plain(key, value) for key, value in model.get_params(deep=False).items()
+        },
         "kernel": {key: _plain(key, getattr(model.kernel_, key)) for key in _KERNEL},
         "normalize": model._scaling.way,
         "signal_var": _plain("signal_var", posterior.signal_var),
         "contraction": _plain("contraction", factor.contraction),
         "report": {key: _plain(key, value) for key, value in asdict(factor.report).items()},
         "factored": isinstance(factor, Factor),
-        "intercept_precision": None if np.isinf(posterior._c) else _plain("intercept_precision", posterior._c),
+        "intercept_precision": None
+        if np.isinf(posterior._c)
+        else _plain("intercept_precision", posterior._c),
         "noise": _plain("noise", model._noise),
         "rows": model._n_rows,
-        "trials": [{key: _plain(key, value) for key, value in trial.items()} for trial in model.trials_],
+        "trials": [
+            {key: _plain(key, value) for key, value in trial.items()} for trial in model.trials_
+        ],
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
     }
     arrays = {
@@ -606,22 +755,37 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     if posterior._precision is not None:
         arrays["precision"] = posterior._precision
     if hasattr(model, "classes_"):
-        header["calibration"] = {key: _plain(key, value) for key, value in asdict(model._calibration()).items()}
-        arrays["classes"], header["classes_are_objects"] = model.classes_, model.classes_.dtype.kind == "O"
+        header["calibration"] = {
+            key: _plain(key, value) for key, value in asdict(model._calibration()).items()
+        }
+        arrays["classes"], header["classes_are_objects"] = (
+            model.classes_,
+            model.classes_.dtype.kind == "O",
+        )
         if header["classes_are_objects"]:
             if not all(isinstance(label, str) for label in model.classes_):
-                raise InputError("labels must be numbers or strings for the model to be saved, got other objects")
+                raise InputError(
+                    "labels must be numbers or strings for the model to be saved, got other objects"
+                )
             arrays["classes"] = model.classes_.astype(str)
             if arrays["classes"].tolist() != model.classes_.tolist():
-                raise InputError("labels must not end in NUL for the model to be saved: the texts of a NumPy array cannot")
+                raise InputError(
+                    "labels must not end in NUL for the model to be saved: the texts "
+                    "of a NumPy array cannot"
+                )
     else:
         header["flat"] = model._flat
     return header, arrays
 
 
-def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Mapping[str, type]) -> Any:
+def _put_together(
+    header: dict[str, Any], arrays: dict[str, Array], classes: Mapping[str, type]
+) -> Any:
     model: Any = classes[header["class"]](**header["parameters"])
-    kernel: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in header["kernel"].items()}
+    kernel: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in header["kernel"].items()
+    }
     model.kernel_ = MaxoutKernel(**kernel)
     width = arrays["directions"].shape[1]
     model._scaling = Scaling(header["normalize"], arrays["scaling_mean"], arrays["scaling_scale"])
@@ -648,7 +812,9 @@ def _put_together(header: dict[str, Any], arrays: dict[str, Array], classes: Map
     if header["feature_names"]:
         model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     if "calibration" in header:
-        model.classes_ = arrays["classes"].astype(object) if header["classes_are_objects"] else arrays["classes"]
+        model.classes_ = (
+            arrays["classes"].astype(object) if header["classes_are_objects"] else arrays["classes"]
+        )
         model._calibrated = Late(Calibration(**header["calibration"]))
     else:
         model._flat = header["flat"]
@@ -663,11 +829,21 @@ def _inverse(header: dict[str, Any], arrays: dict[str, Array], kernel: MaxoutKer
         return Factor(kappa, noise, packed, Report(**header["report"]))
     points = Points(arrays["directions"], arrays["square_lengths"])
     system = System(
-        ConjugateGradients(), kernel._network(), points, kappa, noise / (kappa * arrays["deviation"] ** 2), progress=None
+        ConjugateGradients(),
+        kernel._network(),
+        points,
+        kappa,
+        noise / (kappa * arrays["deviation"] ** 2),
+        progress=None,
     )
-    told: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in header["report"].items()}
+    told: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in header["report"].items()
+    }
     # A factor on a cluster has another report.
-    system.first = IterationReport(**told) if "iterations" in told else IterationReport.of_factor(kappa)
+    system.first = (
+        IterationReport(**told) if "iterations" in told else IterationReport.of_factor(kappa)
+    )
     return Iteration(kappa, noise, system)
 
 

@@ -1,16 +1,18 @@
 """What a fit will take, before it starts: time, memory and traffic, from costs that were measured.
 
-For n points of d features, L layers, k right-hand sides (the targets and an intercept), W workers of T threads, with the costs of
-one thread (``costs.json``, made by ``benchmarks/large.py``) and E = n²/2 entries:
+For n points of d features, L layers, k right-hand sides (the targets and an intercept), W workers
+of T threads, with the costs of one thread (``costs.json``, made by ``benchmarks/large.py``) and E =
+n²/2 entries:
 
-    entry      = entry + feature · d + layer · (L + 1)               seconds to compute an entry of the kernel
-    cholesky   = E · entry + factor · n³/3
-    iteration  = E · (product + column · k)                          kept tiles;  + E · entry · (the share that is computed anew)
-    cg         = E · entry · (the share that is kept) + n r · entry + root · n r² + I · (iteration + 4 root · n r k)
+    entry      = entry + feature · d + layer · (L + 1)               seconds to compute an entry of
+    the kernel cholesky   = E · entry + factor · n³/3 iteration  = E · (product + column · k)
+    kept tiles;  + E · entry · (the share that is computed anew) cg         = E · entry · (the share
+    that is kept) + n r · entry + root · n r² + I · (iteration + 4 root · n r k)
 
-Work on E is divided by W · T · ``efficiency``; what the client does (the terms with the preconditioner's rank r) by its own T. A
-cluster adds ``task`` seconds for each task, and the vectors' way over the network. The number of iterations I depends on the data
-and the noise above all; ``iterations`` and ``growth`` are the benchmark's.
+Work on E is divided by W · T · ``efficiency``; what the client does (the terms with the
+preconditioner's rank r) by its own T. A cluster adds ``task`` seconds for each task, and the
+vectors' way over the network. The number of iterations I depends on the data and the noise above
+all; ``iterations`` and ``growth`` are the benchmark's.
 """
 
 from __future__ import annotations
@@ -159,7 +161,10 @@ class Plan:
         return asdict(self)
 
     def __str__(self) -> str:
-        line = f"{self.solver}: about {duration(self.seconds)}, {memory.shown(self.worker_memory)} a worker"
+        line = (
+            f"{self.solver}: about {duration(self.seconds)}, {memory.shown(self.worker_memory)} a "
+            "worker"
+        )
         if self.solver.startswith("dask"):
             line += f", {memory.shown(self.client_memory)} on the client, {memory.shown(self.traffic)} over the network"
         if self.iterations:
@@ -189,7 +194,10 @@ def here(solver: str, n: int, features: int, depth: int, targets: int, dtype: An
     from mnngp.kernels import threads
 
     job = Job(n, features, depth, targets, 1, threads.count(), memory.available(), str(dtype))
-    return next((f"n = {n:,}; {plan}" for plan in plans(job) if plan.solver == solver), f"n = {n:,}; on a cluster")
+    return next(
+        (f"n = {n:,}; {plan}" for plan in plans(job) if plan.solver == solver),
+        f"n = {n:,}; on a cluster",
+    )
 
 
 def _entry(job: Job, costs: Costs) -> float:
@@ -204,7 +212,10 @@ def _speed(job: Job, costs: Costs) -> float:
 
 def _cholesky(job: Job, costs: Costs) -> Plan:
     n, speed = float(job.n), _speed(job, costs)
-    parts = {"kernel": 0.5 * n * n * _entry(job, costs) / speed, "factorisation": costs.factor * n**3 / 3.0 / speed}
+    parts = {
+        "kernel": 0.5 * n * n * _entry(job, costs) / speed,
+        "factorisation": costs.factor * n**3 / 3.0 / speed,
+    }
     need = 0.5 * job.item * n * n * (1.0 + 1.0 / 32.0) + 2.0 * 8.0 * n * job.features
     return Plan("cholesky", sum(parts.values()), parts, need, need, 0.0, 1.0, 0, need <= job.bytes)
 
@@ -216,7 +227,11 @@ def _iterative(job: Job, costs: Costs) -> Plan:
     rank = min(_RANK, job.n // 8, job.bytes // 2 // (64 * job.n))
     iterations = job.iterations or max(1, round(costs.iterations * (n / 1e4) ** costs.growth))
     points, vectors, root = 8.0 * n * job.features, 6.0 * 8.0 * n * k, 16.0 * n * rank
-    room = job.workers * max(0.0, _KEPT_SHARE * job.bytes - points) if cluster else max(0.0, 0.5 * job.bytes - root)
+    room = (
+        job.workers * max(0.0, _KEPT_SHARE * job.bytes - points)
+        if cluster
+        else max(0.0, 0.5 * job.bytes - root)
+    )
     kept = min(1.0, room / (job.item * entries))
     anew = entries * entry * (1.0 - kept)
     parts = {
@@ -228,10 +243,13 @@ def _iterative(job: Job, costs: Costs) -> Plan:
     working = 4.0 * 8.0 * _TILE**2 * job.threads
     traffic = 0.0
     if cluster:
-        rows = max(2.0, math.sqrt(2.0 * _TASKS * job.workers), n * math.sqrt(job.item / (0.1 * job.bytes)))
+        rows = max(
+            2.0, math.sqrt(2.0 * _TASKS * job.workers), n * math.sqrt(job.item / (0.1 * job.bytes))
+        )
         rows = min(rows, max(2.0, n / _TILE))
         patches = 0.5 * rows * (rows + 1.0)
-        among = patches * 2.0 * (n / rows) * k * 8.0 * 3.0  # the vectors to each patch, and both its products to two sums
+        # the vectors to each patch, and both its products to two sums
+        among = patches * 2.0 * (n / rows) * k * 8.0 * 3.0
         traffic = iterations * (among + 2.0 * 8.0 * n * k) + points * min(job.workers, rows)
         parts["scheduling"] = iterations * costs.task * (patches + rows)
         parts["network"] = iterations * (among / job.workers + 2.0 * 8.0 * n * k) / costs.bandwidth
@@ -245,14 +263,17 @@ def _iterative(job: Job, costs: Costs) -> Plan:
 
 
 def _blocked(job: Job, costs: Costs) -> Plan:
-    """Dask's Cholesky factorisation: a task for each product of two blocks, and blocks that travel."""
+    """Dask's Cholesky factorisation: a task for each product of two blocks, and blocks that
+    travel.
+    """
     n, speed = float(job.n), _speed(job, costs)
     blocks = n / BLOCK
     products = blocks**3 / 6.0 + blocks**2
     traffic = products * 8.0 * BLOCK**2  # about one of two blocks is elsewhere
     parts = {
         "kernel": 0.5 * n * n * _entry(job, costs) / speed,
-        "factorisation": 2.0 * costs.factor * n**3 / 3.0 / speed,  # general products, where LAPACK uses symmetry
+        # general products, where LAPACK uses symmetry
+        "factorisation": 2.0 * costs.factor * n**3 / 3.0 / speed,
         "scheduling": costs.task * products * 2.0,
         "network": traffic / job.workers / costs.bandwidth,
     }
@@ -270,7 +291,16 @@ def duration(seconds: float) -> str:
     >>> duration(90.0), duration(7200.0), duration(1e6)
     ('90 s', '2 hours', '12 days')
     """
-    for unit, word in ((86400.0 * 365.0, "years"), (86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+    for unit, word in (
+        (86400.0 * 365.0, "years"),
+        (86400.0, "days"),
+        (3600.0, "hours"),
+        (60.0, "minutes"),
+    ):
         if seconds >= 2.0 * unit:
-            return f"{seconds / unit:.2g} {word}" if seconds < 100.0 * unit else f"{seconds / unit:,.0f} {word}"
+            return (
+                f"{seconds / unit:.2g} {word}"
+                if seconds < 100.0 * unit
+                else f"{seconds / unit:,.0f} {word}"
+            )
     return f"{seconds:.2g} s" if seconds < 100.0 else f"{seconds:.0f} s"

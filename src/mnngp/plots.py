@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 COLORS = {"ordered": "#dbe9f6", "critical": "#666666", "chaotic": "#fde0d0"}
 LINES = ("#1b6ca8", "#222222", "#c8553d")
-STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9.5, "axes.titlesize": 10.5}
+STYLE = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+}
 
 
 def new_figure(**arguments: Any) -> tuple[Figure, Any]:
@@ -25,16 +30,24 @@ def new_figure(**arguments: Any) -> tuple[Figure, Any]:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    grid = {name: arguments.pop(name) for name in ("nrows", "ncols", "gridspec_kw") if name in arguments}
+    grid = {
+        name: arguments.pop(name) for name in ("nrows", "ncols", "gridspec_kw") if name in arguments
+    }
     with rc_context(STYLE):
         figure = Figure(layout="constrained", **arguments)
         return figure, figure.subplots(squeeze=False, **grid)
 
 
 def initialisation(
-    activation: Activation, depth: int, *, weight_var: float | None = None, bias_var: float = 0.0, correlation: float = 0.5
+    activation: Activation,
+    depth: int,
+    *,
+    weight_var: float | None = None,
+    bias_var: float = 0.0,
+    correlation: float = 0.5,
 ) -> Figure:
-    """The phase diagram, and what happens over ``depth`` layers at, below and above a weight variance.
+    """The phase diagram, and what happens over ``depth`` layers at, below and above a weight
+    variance.
 
     Parameters
     ----------
@@ -54,15 +67,36 @@ def initialisation(
     matplotlib.figure.Figure
         Save it with ``figure.savefig("phase.png")``.
     """
-    chosen = theory.critical_weight_var(activation, bias_var=bias_var) if weight_var is None else weight_var
-    figure, axes = new_figure(figsize=(11.0, 3.6), ncols=4, gridspec_kw={"width_ratios": [1.25, 1, 1, 1]})
+    chosen = (
+        theory.critical_weight_var(activation, bias_var=bias_var)
+        if weight_var is None
+        else weight_var
+    )
+    figure, axes = new_figure(
+        figsize=(11.0, 3.6), ncols=4, gridspec_kw={"width_ratios": [1.25, 1, 1, 1]}
+    )
     phase_diagram(activation, axes[0, 0], chosen, bias_var)
-    panels = (("variance", "variance"), ("distance", "1 - correlation"), ("gradient", "mean square gradient"))
+    panels = (
+        ("variance", "variance"),
+        ("distance", "1 - correlation"),
+        ("gradient", "mean square gradient"),
+    )
     for factor, color in zip((0.8, 1.0, 1.25), LINES, strict=True):
-        profile = theory.depth_profile(activation, depth, weight_var=factor * chosen, bias_var=bias_var, correlation=correlation)
+        profile = theory.depth_profile(
+            activation,
+            depth,
+            weight_var=factor * chosen,
+            bias_var=bias_var,
+            correlation=correlation,
+        )
         for ax, (name, title) in zip(axes[0, 1:], panels, strict=True):
             label = f"σ_w² = {factor * chosen:.4g}"
-            ax.semilogy(np.maximum(getattr(profile, name), 1e-300), color=color, label=label, lw=2 if factor == 1.0 else 1.3)
+            ax.semilogy(
+                np.maximum(getattr(profile, name), 1e-300),
+                color=color,
+                label=label,
+                lw=2 if factor == 1.0 else 1.3,
+            )
             ax.set(title=title, xlabel="layer")
             ax.xaxis.get_major_locator().set_params(integer=True)
     axes[0, 1].legend(fontsize=8, frameon=False)
@@ -70,9 +104,12 @@ def initialisation(
 
 
 def phase_diagram(activation: Activation, ax: Axes, weight_var: float, bias_var: float) -> None:
-    """Draw the phases around a point into ``ax``, and where gradients are kept if that is elsewhere."""
+    """Draw the phases around a point into ``ax``, and where gradients are kept if that is
+    elsewhere.
+    """
     right, top = 2.0 * weight_var, max(2.0 * bias_var, 0.5)
-    biases = top * np.linspace(0.0, 1.0, 2 if activation.homogeneous else 21) ** 2  # a straight line needs two points
+    # a straight line needs two points
+    biases = top * np.linspace(0.0, 1.0, 2 if activation.homogeneous else 21) ** 2
     border = np.array([theory.critical_weight_var(activation, bias_var=float(b)) for b in biases])
     ax.fill_betweenx(biases, 0.0, border, color=COLORS["ordered"], lw=0)
     ax.fill_betweenx(biases, border, np.maximum(border, right), color=COLORS["chaotic"], lw=0)
@@ -84,4 +121,10 @@ def phase_diagram(activation: Activation, ax: Axes, weight_var: float, bias_var:
     ax.plot(weight_var, bias_var, "o", color=LINES[1], clip_on=False, zorder=5)
     ax.text(min(border[-1], right) / 2.0, top * 0.92, "ordered", ha="center")
     ax.text(0.98 * right, top * 0.05, "chaotic", ha="right")
-    ax.set(title=repr(activation), xlabel="weight variance σ_w²", ylabel="bias variance σ_b²", xlim=(0.0, right), ylim=(0.0, top))
+    ax.set(
+        title=repr(activation),
+        xlabel="weight variance σ_w²",
+        ylabel="bias variance σ_b²",
+        xlim=(0.0, right),
+        ylim=(0.0, top),
+    )

@@ -1,7 +1,8 @@
 """A progress bar for work that takes more than a few seconds, on a terminal or in a notebook.
 
-Nothing is shown before ``PATIENCE`` seconds have passed, so nobody has to know beforehand whether the work is long. A thread of its
-own waits, draws and takes leave; the work itself only adds up what is finished.
+Nothing is shown before ``PATIENCE`` seconds have passed, so nobody has to know beforehand whether
+the work is long. A thread of its own waits, draws and takes leave; the work itself only adds up
+what is finished.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ class Stages:
 
 @contextmanager
 def bar(title: str, *, show: bool | None = None) -> Iterator[Stages]:
-    """Show a bar on standard error or in the notebook, and give a function that opens a stage of it.
+    """Show a bar on standard error or in the notebook, and give a function that opens a stage of
+    it.
 
-    A stage has a name and a share of the whole; what it returns is told of finished parts of the stage, which add up to one.
-    ``show`` None: when ``PATIENCE`` seconds have passed and somebody is looking; True: at once, wherever standard error leads.
+    A stage has a name and a share of the whole; what it returns is told of finished parts of the
+    stage, which add up to one. ``show`` None: when ``PATIENCE`` seconds have passed and somebody is
+    looking; True: at once, wherever standard error leads.
     """
     if not (_watched() if show is None else show):
         yield Stages(lambda name, share: lambda part: None, lambda line: None)
@@ -52,12 +55,16 @@ def bar(title: str, *, show: bool | None = None) -> Iterator[Stages]:
 
     def watch() -> None:
         if show or not over.wait(PATIENCE):
-            with contextlib.suppress(OSError, ValueError):  # a screen that is gone, or closed, is no reason to end the work
+            # a screen that is gone, or closed, is no reason to end the work
+            with contextlib.suppress(OSError, ValueError):
                 draw(work, over)
 
-    # In the context of the cell that runs: newer kernels find the place of an output there. Not a daemon: that might end without
-    # giving the cursor back, when somebody is too impatient to wait for it.
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(watch,), name="mnngp-progress")
+    # In the context of the cell that runs: newer kernels find the place of an output there. Not a
+    # daemon: that might end without giving the cursor back, when somebody is too impatient to wait
+    # for it.
+    thread = threading.Thread(
+        target=contextvars.copy_context().run, args=(watch,), name="mnngp-progress"
+    )
     try:
         thread.start()
         yield Stages(work.open, work.lines.append)
@@ -89,7 +96,9 @@ class _Work:
         return done
 
     def looks(self, over: threading.Event) -> Iterator[None]:
-        """A look every now and then, and one when it is over (or the interpreter ends, whatever became of the work)."""
+        """A look every now and then, and one when it is over (or the interpreter ends, whatever
+        became of the work).
+        """
         while threading.main_thread().is_alive() and not over.wait(_EVERY):
             yield
         if self.finished:
@@ -97,9 +106,11 @@ class _Work:
         yield
 
     def time_left(self, now: float, over: bool) -> str:
-        """Reckoned from the later half of the time so far, for a share tells only roughly what a stage costs.
+        """Reckoned from the later half of the time so far, for a share tells only roughly what a
+        stage costs.
 
-        Between two steps it counts down; when the next one is overdue, the time that went by counts as well.
+        Between two steps it counts down; when the next one is overdue, the time that went by counts
+        as well.
         """
         if over:
             return f"{'took' if self.finished else 'stopped after'} {_duration(now - self.started)}"
@@ -116,8 +127,13 @@ class _Work:
 
 
 def _watched() -> bool:
-    """Whether somebody looks at this process's standard error; of those that work side by side nobody is to draw."""
-    if threading.current_thread() is not threading.main_thread() or multiprocessing.parent_process() is not None:
+    """Whether somebody looks at this process's standard error; of those that work side by side
+    nobody is to draw.
+    """
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or multiprocessing.parent_process() is not None
+    ):
         return False
     return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
@@ -134,24 +150,32 @@ def _draw_on_terminal(work: _Work, over: threading.Event) -> None:
 
     texts = ("{task.description}", "{task.percentage:>3.0f}%", "{task.fields[left]}")
     name, share, left = (TextColumn(text, markup=False) for text in texts)
-    with Progress(name, BarColumn(), share, left, console=Console(stderr=True), auto_refresh=False) as progress:
+    with Progress(
+        name, BarColumn(), share, left, console=Console(stderr=True), auto_refresh=False
+    ) as progress:
         task, said = progress.add_task(work.title, total=1.0, left=""), 0
         for _ in work.looks(over):
             for line in work.lines[said:]:
                 progress.console.print(line, markup=False, highlight=False)
                 said += 1
             left_now = work.time_left(time.monotonic(), over.is_set())
-            progress.update(task, description=work.name, completed=work.fraction, left=left_now, refresh=True)
+            progress.update(
+                task, description=work.name, completed=work.fraction, left=left_now, refresh=True
+            )
 
 
 def _draw_in_notebook(work: _Work, over: threading.Event) -> None:
-    """Text in an output that is written anew: every front end can do it, and nothing has to be installed for it."""
+    """Text in an output that is written anew: every front end can do it, and nothing has to be
+    installed for it.
+    """
     display: Callable[..., Any] = importlib.import_module("IPython.display").display
     handle: Any = None
     for _ in work.looks(over):
         done = round(_WIDTH * work.fraction)
         drawn = f"{work.name} {'━' * done}{'╌' * (_WIDTH - done)} {work.fraction:.0%}"
-        text = "\n".join([*work.lines, f"{drawn} {work.time_left(time.monotonic(), over.is_set())}"])
+        text = "\n".join(
+            [*work.lines, f"{drawn} {work.time_left(time.monotonic(), over.is_set())}"]
+        )
         if handle is None:
             handle = display({"text/plain": text}, raw=True, display_id=True)
         else:

@@ -1,4 +1,6 @@
-"""What is done to the features before the kernel: nothing, columns standardised, or rows put on a sphere."""
+"""What is done to the features before the kernel: nothing, columns standardised, or rows put on a
+sphere.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ WAYS = ("standard", "sphere", None)
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """``normalize="standard"``: each column minus its mean, divided by its standard deviation in the training data.
+    """``normalize="standard"``: each column minus its mean, divided by its standard deviation in
+    the training data.
 
-    ``normalize="sphere"``: each row minus its mean, divided by its standard deviation, as the paper does with images; all points
-    then have the same length √d. A column or row without variation becomes zero. ``None``: as it is.
+    ``normalize="sphere"``: each row minus its mean, divided by its standard deviation, as the paper
+    does with images; all points then have the same length √d. A column or row without variation
+    becomes zero. ``None``: as it is.
     """
 
     way: str | None
@@ -36,7 +40,9 @@ class Scaling:
         variance = np.average(((X - mean) / unit) ** 2, axis=0, weights=weight)
         # What is left of a constant column is the rounding of its mean.
         constant = size <= 8.0 * np.finfo(np.float64).eps * np.abs(mean)
-        return Scaling(way, mean, np.where(constant | (variance == 0.0), np.inf, unit * np.sqrt(variance)))
+        return Scaling(
+            way, mean, np.where(constant | (variance == 0.0), np.inf, unit * np.sqrt(variance))
+        )
 
     def __call__(self, X: Matrix) -> Matrix:
         if self.way == "standard":
@@ -48,5 +54,7 @@ class Scaling:
             size = np.abs(centred).max(axis=1, keepdims=True)
             flat = size <= 8.0 * np.finfo(np.float64).eps * np.abs(X).max(axis=1, keepdims=True)
             centred /= np.where(flat, np.inf, np.where(size > 0.0, size, 1.0))
-            return np.asarray(centred / np.where(flat, 1.0, np.sqrt(np.mean(centred**2, axis=1, keepdims=True))))
+            return np.asarray(
+                centred / np.where(flat, 1.0, np.sqrt(np.mean(centred**2, axis=1, keepdims=True)))
+            )
         return X

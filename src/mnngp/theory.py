@@ -1,16 +1,19 @@
-"""What depth does to variances, correlations and gradients: the maps of one layer, their fixed points, the phases.
+"""What depth does to variances, correlations and gradients: the maps of one layer, their fixed
+points, the phases.
 
-A point of variance v before a layer has ``v' = b + w V(v)`` behind it, and two points of one variance and correlation ρ have
-``ρ' = (b + w E[φ φ'])/v'`` (b, w the variances of biases and weights). Three slopes say how a deep network behaves where v
-has settled:
+A point of variance v before a layer has ``v' = b + w V(v)`` behind it, and two points of one
+variance and correlation ρ have ``ρ' = (b + w E[φ φ'])/v'`` (b, w the variances of biases and
+weights). Three slopes say how a deep network behaves where v has settled:
 
 * ``variance_slope = w V'(v)``: what a layer does to a small change of the input *along* the input;
-* ``gradient_slope = w E[φ'²]``: what it does to a small change *across* the input, and to the squared gradient on its way back;
+* ``gradient_slope = w E[φ'²]``: what it does to a small change *across* the input, and to the
+  squared gradient on its way back;
 * ``correlation_slope = dρ'/dρ`` at ρ = 1: what it does to the distance 1 - ρ of two close points.
 
-The phase is *ordered* if the larger of the first two is below one, *critical* if it is one, *chaotic* above. For ReLU the two
-are the same. For maxout of rank 3 and more they are not: V' = M = E max² > 1 = E[φ'²]. So the weight variance 1/M that keeps
-activations (``critical_weight_var``) lets gradients fall by 1/M a layer, and one that keeps gradients lets activations grow by M.
+The phase is *ordered* if the larger of the first two is below one, *critical* if it is one,
+*chaotic* above. For ReLU the two are the same. For maxout of rank 3 and more they are not: V' = M =
+E max² > 1 = E[φ'²]. So the weight variance 1/M that keeps activations (``critical_weight_var``)
+lets gradients fall by 1/M a layer, and one that keeps gradients lets activations grow by M.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ from mnngp.errors import InputError
 
 Vector = NDArray[np.float64]
 _CRITICAL = 1e-9  # a slope this near to one is one
-_LARGEST = 1e8  # a variance that has no fixed point below this many times the variances of weights and biases has none
+# a variance that has no fixed point below this many times the variances of weights and biases has
+# none
+_LARGEST = 1e8
 _INFINITE = 1e30  # a variance at which an activation that is known at any is what it is at infinity
 
 
@@ -59,7 +64,9 @@ class FixedPoint:
 
     @property
     def depth_scale(self) -> float:
-        """Over how many layers 1 - ρ changes by a factor e; ``inf`` where it does so more slowly than exponentially."""
+        """Over how many layers 1 - ρ changes by a factor e; ``inf`` where it does so more slowly
+        than exponentially.
+        """
         slope = self.correlation_slope
         if abs(slope - 1.0) <= _CRITICAL:
             return math.inf
@@ -68,7 +75,8 @@ class FixedPoint:
 
 @dataclass(frozen=True, eq=False)
 class DepthProfile:
-    """Two points on their way through a network; index l is behind the l-th hidden layer, 0 behind the first affine map.
+    """Two points on their way through a network; index l is behind the l-th hidden layer, 0 behind
+    the first affine map.
 
     Attributes
     ----------
@@ -88,7 +96,9 @@ class DepthProfile:
 
 @dataclass(frozen=True, eq=False)
 class PhaseDiagram:
-    """The fixed points on a grid of variances; each array but the axes has shape (len(bias_vars), len(weight_vars))."""
+    """The fixed points on a grid of variances; each array but the axes has shape (len(bias_vars),
+    len(weight_vars)).
+    """
 
     activation: Activation
     weight_vars: Vector
@@ -101,7 +111,9 @@ class PhaseDiagram:
     phase: NDArray[np.str_]
 
 
-def variance_map(activation: Activation, variance: Any, *, weight_var: float, bias_var: float) -> Any:
+def variance_map(
+    activation: Activation, variance: Any, *, weight_var: float, bias_var: float
+) -> Any:
     """The variance behind a layer, ``b + w V(v)``; a number for a number, an array for an array.
 
     Examples
@@ -119,8 +131,16 @@ def variance_map(activation: Activation, variance: Any, *, weight_var: float, bi
     return float(result) if np.ndim(variance) == 0 else result
 
 
-def correlation_map(activation: Activation, rho: Any, *, weight_var: float, bias_var: float, variance: float | None = None) -> Any:
-    """The correlation behind a layer of two points of one variance, that of the fixed point by default.
+def correlation_map(
+    activation: Activation,
+    rho: Any,
+    *,
+    weight_var: float,
+    bias_var: float,
+    variance: float | None = None,
+) -> Any:
+    """The correlation behind a layer of two points of one variance, that of the fixed point by
+    default.
 
     Examples
     --------
@@ -129,7 +149,11 @@ def correlation_map(activation: Activation, rho: Any, *, weight_var: float, bias
     array([0.31831, 1.     ])
     """
     w, b = _variances(activation, weight_var, bias_var)
-    v = _finite(activation, _fixed_variance(activation, w, b)) if variance is None else checks.real("variance", variance, low=0.0)
+    v = (
+        _finite(activation, _fixed_variance(activation, w, b))
+        if variance is None
+        else checks.real("variance", variance, low=0.0)
+    )
     result = 1.0 - _distance_map(activation, 1.0 - checks.correlations("rho", rho), w, b, v)
     return float(result) if np.ndim(rho) == 0 else result
 
@@ -149,25 +173,38 @@ def fixed_point(activation: Activation, *, weight_var: float, bias_var: float = 
     w, b = _variances(activation, weight_var, bias_var)
     variance = _fixed_variance(activation, w, b)
     v = _finite(activation, variance)
-    variance_slope, gradient_slope = w * _variance_slope(activation, v), w * _slope_square(activation, v)
+    variance_slope, gradient_slope = (
+        w * _variance_slope(activation, v),
+        w * _slope_square(activation, v),
+    )
     correlation_slope = _weight_over_variance(activation, w, b, v) * _slope_square(activation, v)
     multiplier = max(variance_slope, gradient_slope)
-    phase = "critical" if abs(multiplier - 1.0) <= _CRITICAL else "ordered" if multiplier < 1.0 else "chaotic"
+    phase = (
+        "critical"
+        if abs(multiplier - 1.0) <= _CRITICAL
+        else "ordered"
+        if multiplier < 1.0
+        else "chaotic"
+    )
     correlation = 1.0
-    if correlation_slope > 1.0 + _CRITICAL:  # the map is convex and crosses the diagonal once below one
+    # the map is convex and crosses the diagonal once below one
+    if correlation_slope > 1.0 + _CRITICAL:
 
         def excess(gap: float) -> float:
             return float(_distance_map(activation, gap, w, b, v)) - gap
 
         correlation = 0.0 if excess(1.0) >= -1e-14 else 1.0 - brentq(excess, 1e-9, 1.0)
-    return FixedPoint(variance, correlation, variance_slope, gradient_slope, correlation_slope, phase)
+    return FixedPoint(
+        variance, correlation, variance_slope, gradient_slope, correlation_slope, phase
+    )
 
 
 def critical_weight_var(activation: Activation, *, bias_var: float = 0.0) -> float:
     """The weight variance between the ordered and the chaotic phase.
 
-    ``1 / E φ²`` for homogeneous activations at any bias, the number to initialise a deep maxout network with (weights of
-    variance ``critical_weight_var / fan_in``); for smooth ones it depends on the bias.
+    ``1 / E φ²`` for homogeneous activations at any bias, the number to initialise a deep maxout
+    network with (weights of variance ``critical_weight_var / fan_in``); for smooth ones it depends
+    on the bias.
 
     Examples
     --------
@@ -189,16 +226,26 @@ def critical_weight_var(activation: Activation, *, bias_var: float = 0.0) -> flo
     grid = np.linspace(math.log(1e-3), math.log(1e3), 40)
     above = next((i for i, log_w in enumerate(grid) if excess(log_w) > 0.0), 0)
     if above == 0:
-        raise InputError(f"{activation!r} has no critical weight variance between 0.001 and 1000 at bias_var={bias_var!r}")
+        raise InputError(
+            f"{activation!r} has no critical weight variance between 0.001 and 1000 "
+            f"at bias_var={bias_var!r}"
+        )
     found = math.exp(brentq(excess, grid[above - 1], grid[above], xtol=1e-13))
     # Without bias variance zero is a fixed point, until it is no longer stable.
     return min(found, 1.0 / _slope_square(activation, 0.0)) if b == 0.0 else found
 
 
 def depth_profile(
-    activation: Activation, depth: int, *, weight_var: float, bias_var: float = 0.0, variance: float = 1.0, correlation: float = 0.5
+    activation: Activation,
+    depth: int,
+    *,
+    weight_var: float,
+    bias_var: float = 0.0,
+    variance: float = 1.0,
+    correlation: float = 0.5,
 ) -> DepthProfile:
-    """Variance, correlation and gradient through ``depth`` layers, for two inputs with ``|x|²/d = variance`` and that correlation.
+    """Variance, correlation and gradient through ``depth`` layers, for two inputs with ``|x|²/d =
+    variance`` and that correlation.
 
     Examples
     --------
@@ -226,7 +273,9 @@ def depth_profile(
     return DepthProfile(np.array(variances), 1.0 - np.array(gaps), np.array(gaps), gradient)
 
 
-def phase_diagram(activation: Activation, weight_vars: Sequence[float], bias_vars: Sequence[float]) -> PhaseDiagram:
+def phase_diagram(
+    activation: Activation, weight_vars: Sequence[float], bias_vars: Sequence[float]
+) -> PhaseDiagram:
     """The fixed points over a grid of weight and bias variances.
 
     Examples
@@ -236,21 +285,35 @@ def phase_diagram(activation: Activation, weight_vars: Sequence[float], bias_var
     [['ordered', 'chaotic'], ['ordered', 'chaotic']]
     """
     for name, axis in (("weight_vars", weight_vars), ("bias_vars", bias_vars)):
-        if not isinstance(axis, Sequence | np.ndarray) or isinstance(axis, str) or np.ndim(axis) != 1 or len(axis) == 0:
+        if (
+            not isinstance(axis, Sequence | np.ndarray)
+            or isinstance(axis, str)
+            or np.ndim(axis) != 1
+            or len(axis) == 0
+        ):
             raise InputError(f"{name} must be a sequence of at least one number, got {axis!r}")
-    points = [[fixed_point(activation, weight_var=w, bias_var=b) for w in weight_vars] for b in bias_vars]
+    points = [
+        [fixed_point(activation, weight_var=w, bias_var=b) for w in weight_vars] for b in bias_vars
+    ]
     return PhaseDiagram(
         activation,
         np.asarray(weight_vars, dtype=np.float64),
         np.asarray(bias_vars, dtype=np.float64),
-        **{field.name: np.array([[getattr(point, field.name) for point in row] for row in points]) for field in fields(FixedPoint)},
+        **{
+            field.name: np.array([[getattr(point, field.name) for point in row] for row in points])
+            for field in fields(FixedPoint)
+        },
     )
 
 
 def _variances(activation: Any, weight_var: Any, bias_var: Any) -> tuple[float, float]:
     if not isinstance(activation, Activation):
-        raise InputError(f"activation must be an activation, such as Maxout(4) or ReLU(), got {activation!r}")
-    return checks.real("weight_var", weight_var, low=0.0, strict=True), checks.real("bias_var", bias_var, low=0.0)
+        raise InputError(
+            f"activation must be an activation, such as Maxout(4) or ReLU(), got {activation!r}"
+        )
+    return checks.real("weight_var", weight_var, low=0.0, strict=True), checks.real(
+        "bias_var", bias_var, low=0.0
+    )
 
 
 def _mean_square(activation: Activation, v: Any) -> Any:
@@ -287,7 +350,8 @@ def _fixed_variance(activation: Activation, w: float, b: float) -> float:
         slope = w * activation.second_moment
         if slope < 1.0 - _CRITICAL:
             return b / (1.0 - slope)
-        return 1.0 if b == 0.0 and slope <= 1.0 + _CRITICAL else math.inf  # at the critical point every variance is one
+        # at the critical point every variance is one
+        return 1.0 if b == 0.0 and slope <= 1.0 + _CRITICAL else math.inf
 
     def excess(log_v: float) -> float:  # relative to v, of any size
         v = math.exp(log_v)
@@ -306,7 +370,9 @@ def _fixed_variance(activation: Activation, w: float, b: float) -> float:
 
 
 def _finite(activation: Activation, v: float) -> float:
-    """An endless variance, as a number at which a smooth activation is what it is at infinity, or nearly."""
+    """An endless variance, as a number at which a smooth activation is what it is at infinity, or
+    nearly.
+    """
     if isinstance(activation, SmoothActivation) and math.isinf(v):
         return _INFINITE if activation.exact else _LARGEST
     return v
@@ -329,4 +395,6 @@ def _distance_map(activation: Activation, gap: Any, w: float, b: float, v: float
     if v == 0.0:
         return np.asarray(factor * _slope_square(activation, v) * gap)
     expansion = activation.expansion(v)
-    return np.asarray(factor / v * expansion.degrees.fall(expansion.coefficients(np.array([v]))[0] ** 2, gap))
+    return np.asarray(
+        factor / v * expansion.degrees.fall(expansion.coefficients(np.array([v]))[0] ** 2, gap)
+    )

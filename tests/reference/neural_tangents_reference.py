@@ -1,6 +1,7 @@
 """Make neural_tangents_reference.json: small kernel matrices of neural-tangents, in float64.
 
-Run by `make reference`, in an environment of its own: neural-tangents is archived and needs jax==0.4.30, numpy<2, scipy<1.13.
+Run by `make reference`, in an environment of its own: neural-tangents is archived and needs
+jax==0.4.30, numpy<2, scipy<1.13.
 """
 
 import json
@@ -52,16 +53,31 @@ def main() -> None:
     cases = []
     for activation, depth, weight_var, bias_var in CASES:
         dense = {"W_std": weight_var**0.5, "b_std": bias_var**0.5}
-        layers = [layer for _ in range(depth) for layer in (stax.Dense(1, **dense), ACTIVATIONS[activation])]
+        layers = [
+            layer
+            for _ in range(depth)
+            for layer in (stax.Dense(1, **dense), ACTIVATIONS[activation])
+        ]
         _, _, kernel = stax.serial(*layers, stax.Dense(1, **dense))
         values = {name: np.asarray(kernel(points, None, name)).tolist() for name in ("nngp", "ntk")}
-        cases.append({"activation": activation, "depth": depth, "weight_var": weight_var, "bias_var": bias_var, **values})
+        cases.append(
+            {
+                "activation": activation,
+                "depth": depth,
+                "weight_var": weight_var,
+                "bias_var": bias_var,
+                **values,
+            }
+        )
     origin = (
-        f"tests/reference/neural_tangents_reference.py, neural-tangents {neural_tangents.__version__}, "
+        "tests/reference/neural_tangents_reference.py, neural-tangents "
+        f"{neural_tangents.__version__}, "
         f"jax {jax.__version__}, jaxlib {jaxlib.__version__}, numpy {np.__version__}, float64, CPU"
     )
     target = Path(__file__).with_suffix(".json")
-    target.write_text(json.dumps({"origin": origin, "points": POINTS, "cases": cases}, indent=1) + "\n")
+    target.write_text(
+        json.dumps({"origin": origin, "points": POINTS, "cases": cases}, indent=1) + "\n"
+    )
     print(f"{len(cases)} cases written to {target}")
 
 

@@ -1,12 +1,15 @@
-"""``E[tanh z tanh z']`` and ``E[sech² z sech² z']`` for any variances v, v' and correlation ρ = 1 - 2u: values for the tests.
+"""``E[tanh z tanh z']`` and ``E[sech² z sech² z']`` for any variances v, v' and correlation ρ = 1 -
+2u: values for the tests.
 
-By Fourier integrals, which have nothing in common with the library's series. With ``F(s) = πs / sinh(πs/2)``, that of sech²,
+By Fourier integrals, which have nothing in common with the library's series. With ``F(s) = πs /
+sinh(πs/2)``, that of sech²,
 
     E[sech² z sech² z'] = 1/4π² ∫∫ F(s) F(t) exp(-(v s² + v' t² - 2 c s t)/2) ds dt,
     E[tanh z tanh z']   = 1/4π² ∫∫ F(s) F(t) exp(-(v s² + v' t²)/2) sinh(c s t)/(s t) ds dt,
 
-c the covariance. In ``p, r = (√v s ± √v' t)/√2`` the exponent is ``-u p² - (1-u) r²``; p has the scales 1, 1/√u and √v, so the
-trapezoidal rule runs over arsinh p (and arsinh r). Extended precision (64 bits); two step sizes have to agree to 1e-16.
+c the covariance. In ``p, r = (√v s ± √v' t)/√2`` the exponent is ``-u p² - (1-u) r²``; p has the
+scales 1, 1/√u and √v, so the trapezoidal rule runs over arsinh p (and arsinh r). Extended precision
+(64 bits); two step sizes have to agree to 1e-16.
 
     python tests/reference/tanh_reference.py        # writes tanh_reference.json; a minute
 """
@@ -38,14 +41,18 @@ def integrals(v, w, u, step):
     reach_p = np.arcsinh(min(reach_p, 80 * np.sqrt(max(v, w))))
     reach_r = np.arcsinh(LONG(13) / np.sqrt(1 - u))
     # Shifted by different parts of a step, so that no node has y = 0.
-    p, r = (np.arange(-(x // step) - 1, x // step + 2) * step + step / shift for x, shift in ((reach_p, 3), (reach_r, 5)))
+    p, r = (
+        np.arange(-(x // step) - 1, x // step + 2) * step + step / shift
+        for x, shift in ((reach_p, 3), (reach_r, 5))
+    )
     moment = derivative = LONG(0)
     for part in np.array_split(r, max(1, len(r) // 16)):
         P, R = np.meshgrid(np.sinh(p), np.sinh(part))
         weight = np.outer(np.cosh(part), np.cosh(p)) * step * step / (4 * PI * PI)
         sigma, tau = (P + R) / np.sqrt(LONG(2)), (P - R) / np.sqrt(LONG(2))
         common = weight * transform(sigma / np.sqrt(v)) * transform(tau / np.sqrt(w))
-        # By symmetry sinh(y)/y, y = ρστ, may be replaced by (e^y - sech y)/y = e^y tanh(y)/y, which has one ridge and not two.
+        # By symmetry sinh(y)/y, y = ρστ, may be replaced by (e^y - sech y)/y = e^y tanh(y)/y, which
+        # has one ridge and not two.
         y = rho * sigma * tau
         common *= np.exp(-u * P * P - (1 - u) * R * R)  # with exp(y)
         moment += rho * (common * np.tanh(y) / y).sum()

@@ -15,9 +15,9 @@ from mnngp.activations.series import Vector
 class Activation(ABC):
     """One kind of hidden unit, seen by a pair (z, z') of unit Gaussians with correlation ρ.
 
-    The two functions that a deep kernel is made of are ``moment(ρ) = E[φ(z) φ(z')]`` and its derivative in ρ,
-    ``derivative(ρ) = E[φ'(z) φ'(z')]`` (Price's theorem), which is what the tangent kernel needs. Activations are
-    immutable and compare by their parameters.
+    The two functions that a deep kernel is made of are ``moment(ρ) = E[φ(z) φ(z')]`` and its
+    derivative in ρ, ``derivative(ρ) = E[φ'(z) φ'(z')]`` (Price's theorem), which is what the
+    tangent kernel needs. Activations are immutable and compare by their parameters.
     """
 
     homogeneous: ClassVar[bool]
@@ -35,14 +35,18 @@ class Activation(ABC):
 
     @property
     def critical_weight_var(self) -> float:
-        """The weight variance that keeps a unit variance through a layer without bias: ``1 / E φ²``.
+        """The weight variance that keeps a unit variance through a layer without bias: ``1 / E
+        φ²``.
 
-        For a homogeneous activation it keeps every variance, at any depth: the critical initialisation.
+        For a homogeneous activation it keeps every variance, at any depth: the critical
+        initialisation.
         """
         return 1.0 / self.second_moment
 
     def moment(self, rho: Any) -> Any:
-        """``E[φ(z) φ(z')]`` at correlation ``rho``: a number for a number, an array for an array."""
+        """``E[φ(z) φ(z')]`` at correlation ``rho``: a number for a number, an array for an
+        array.
+        """
         return _elementwise(self._moment, rho)
 
     def derivative(self, rho: Any) -> Any:
@@ -50,7 +54,9 @@ class Activation(ABC):
         return _elementwise(self._derivative, rho)
 
     def deficit(self, rho: Any) -> Any:
-        """``moment(1) - moment(rho)`` without cancellation: accurate relative to itself as ρ → 1."""
+        """``moment(1) - moment(rho)`` without cancellation: accurate relative to itself as ρ →
+        1.
+        """
         return _elementwise(self._deficit, rho)
 
     @abstractmethod
@@ -83,7 +89,9 @@ class HomogeneousActivation(Activation):
 
     @property
     def error(self) -> float:
-        """Bound of the absolute error of ``derivative``; that of ``moment`` is at most twice this."""
+        """Bound of the absolute error of ``derivative``; that of ``moment`` is at most twice
+        this.
+        """
         return self.profile.error
 
     def _moment(self, rho: Vector) -> Vector:

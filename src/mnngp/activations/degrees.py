@@ -1,13 +1,16 @@
 """Sums over all Hermite degrees, in few terms.
 
-A steep activation needs the degrees up to a hundred times its variance. But far up the ladder a summand changes little from one
-degree to the next, and real degrees in geometric progression do for all: with t = log k the trapezoidal rule
+A steep activation needs the degrees up to a hundred times its variance. But far up the ladder a
+summand changes little from one degree to the next, and real degrees in geometric progression do for
+all: with t = log k the trapezoidal rule
 
-    Σ_k f(k)  ≈  ½ ∫ f(e^t) e^t dt  ≈  Σ_n f(κ_n) h κ_n / 2,        κ_n = κ_0 e^(hn)        (k of one parity)
+    Σ_k f(k)  ≈  ½ ∫ f(e^t) e^t dt  ≈  Σ_n f(κ_n) h κ_n / 2,        κ_n = κ_0 e^(hn)        (k of
+    one parity)
 
-converges geometrically for everything that such a sum is made of: powers of k times exponentials. Below, where degrees have to be
-taken one by one, a smooth window W(k) hands over from the sum to the rule: degree k keeps the share 1 - W(k). All weights are
-positive, so a kernel stays one. With five rungs an octave the degrees double every five terms, and powers ρ^κ come by squaring.
+converges geometrically for everything that such a sum is made of: powers of k times exponentials.
+Below, where degrees have to be taken one by one, a smooth window W(k) hands over from the sum to
+the rule: degree k keeps the share 1 - W(k). All weights are positive, so a kernel stays one. With
+five rungs an octave the degrees double every five terms, and powers ρ^κ come by squaring.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ from scipy.special import ndtr
 from mnngp.activations.series import Vector
 
 RUNGS = 5  # real degrees an octave
-# Where the window W(k) = Φ(log(k/middle)/width) is half open; beyond ``reach`` widths it is as good as shut, or open. Found by
-# trial: of all windows that sum the arcsine's series and its derivative to 3e-15 this one takes the fewest terms.
+# Where the window W(k) = Φ(log(k/middle)/width) is half open; beyond ``reach`` widths it is as good
+# as shut, or open. Found by trial: of all windows that sum the arcsine's series and its derivative
+# to 3e-15 this one takes the fewest terms.
 _MIDDLE, _WIDTH, _REACH = 30.0, 0.17, 7.4
 _FIRST, _LAST = (_MIDDLE * np.exp(sign * _WIDTH * _REACH) for sign in (-1.0, 1.0))
 
@@ -33,7 +37,8 @@ class Degrees:
     Attributes
     ----------
     values : array (terms,)
-        The degrees: 0, 1, whole ones that rise by one or two, then real ones, each twice the one that stands ``RUNGS`` before it.
+        The degrees: 0, 1, whole ones that rise by one or two, then real ones, each twice the one
+        that stands ``RUNGS`` before it.
     weights : array (terms,)
         What a summand of that degree counts.
     whole : int
@@ -63,7 +68,12 @@ class Degrees:
         whole = np.concatenate([[0.0, 1.0], np.arange(start, _LAST, 2.0)])
         real = _FIRST * 2.0 ** (np.arange(rungs) / RUNGS)
         kept = np.append([1.0, 1.0], 1.0 - _window(whole[2:]))
-        return Degrees(np.append(whole, real), np.append(kept, np.log(2.0) / RUNGS / 2.0 * real * _window(real)), len(whole), odd)
+        return Degrees(
+            np.append(whole, real),
+            np.append(kept, np.log(2.0) / RUNGS / 2.0 * real * _window(real)),
+            len(whole),
+            odd,
+        )
 
     def sum(self, squares: Vector, rho: Vector) -> Vector:
         """``Σ squares_k ρ^k``."""
@@ -83,7 +93,9 @@ class Degrees:
         return result
 
     def fall(self, squares: Vector, gap: Vector) -> Vector:
-        """``Σ squares_k (1 - ρ^k)`` from ``gap = 1 - ρ``, to full relative accuracy as that goes to zero."""
+        """``Σ squares_k (1 - ρ^k)`` from ``gap = 1 - ρ``, to full relative accuracy as that goes to
+        zero.
+        """
         gap = np.asarray(gap, dtype=np.float64)
         near = gap < 0.5
         with np.errstate(divide="ignore"):

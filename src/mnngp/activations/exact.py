@@ -4,15 +4,17 @@ For two Gaussians with variances v, v' and covariance c (Williams 1997)
 
     E[erf(z/√2S) erf(z'/√2S')] = (2/π) arcsin(c / √((v + S²)(v' + S'²))),
 
-so the Hermite coefficients of such an error function are ``√(2 α_k/π) s^k`` for odd k, with ``s² = v/(v + S²)`` and α_k those
-of the arcsine. tanh is a mixture of error functions of different widths (the logistic distribution is one of Gaussians, with
-Kolmogorov's distribution for S: Andrews and Mallows 1974), so its coefficients are means of these. The GELU is
-``z/2 + z erf(z/√2)/2``: multiplying by z leads from degree k to its neighbours, and with S = 1
+so the Hermite coefficients of such an error function are ``√(2 α_k/π) s^k`` for odd k, with ``s² =
+v/(v + S²)`` and α_k those of the arcsine. tanh is a mixture of error functions of different widths
+(the logistic distribution is one of Gaussians, with Kolmogorov's distribution for S: Andrews and
+Mallows 1974), so its coefficients are means of these. The GELU is ``z/2 + z erf(z/√2)/2``:
+multiplying by z leads from degree k to its neighbours, and with S = 1
 
     c_k(v) = √(α_(k-1) / 2πk) (k + v)/√(1 + v) s^k  for even k,        c_1(v) = √v/2.
 
-Signs alternate and go out of all products. Each coefficient is a positive function of v and of the degree, without a quadrature
-over z, and good for real degrees as well (``degrees.py``); so nothing is lost at any variance.
+Signs alternate and go out of all products. Each coefficient is a positive function of v and of the
+degree, without a quadrature over z, and good for real degrees as well (``degrees.py``); so nothing
+is lost at any variance.
 """
 
 from __future__ import annotations
@@ -29,13 +31,17 @@ from mnngp.activations.degrees import Degrees
 from mnngp.activations.series import Vector
 
 ERROR = 2e-14  # of these series, relative to the sum: measured 6e-15, most of it rounding
-_SMALL = 1e-8  # a coefficient of that share of the first counts 1e-16, being squared, and all further ones together little more
+# a coefficient of that share of the first counts 1e-16, being squared, and all further ones
+# together little more
+_SMALL = 1e-8
 
 
 class Expansion(ABC):
-    """The Hermite coefficients of an activation, as functions of the variance; √weight of the degree is part of them.
+    """The Hermite coefficients of an activation, as functions of the variance; √weight of the
+    degree is part of them.
 
-    So ``E[φφ'] = Σ_k c_k(v) c_k(v') ρ^k`` over the degrees given. Arrays have a row for each variance and a column for each degree.
+    So ``E[φφ'] = Σ_k c_k(v) c_k(v') ρ^k`` over the degrees given. Arrays have a row for each
+    variance and a column for each degree.
     """
 
     degrees: Degrees
@@ -46,7 +52,9 @@ class Expansion(ABC):
 
     @abstractmethod
     def deviations(self, v: Vector, e: Vector, reference: float) -> Vector:
-        """``c_k(v) - c_k(reference)`` for ``v = reference + e``, ``|e| ≤ reference/2``, relatively accurate however small e is."""
+        """``c_k(v) - c_k(reference)`` for ``v = reference + e``, ``|e| ≤ reference/2``, relatively
+        accurate however small e is.
+        """
 
     @abstractmethod
     def rates(self, v: Vector) -> Vector:
@@ -89,7 +97,10 @@ class ErrorFunctions(Exact):
         scale = np.maximum(v, 1.0)[:, None]  # against overflow
         share = v[:, None] / scale
         return np.asarray(
-            (product / scale + share * total / 2.0) / (product / scale + share * (total + v[:, None])) / root @ self._pair_shares
+            (product / scale + share * total / 2.0)
+            / (product / scale + share * (total + v[:, None]))
+            / root
+            @ self._pair_shares
         )
 
     def slope_variance(self, v: Vector) -> Vector:
@@ -98,7 +109,9 @@ class ErrorFunctions(Exact):
 
     def expansion(self, largest: float) -> Expansion:
         degrees = Degrees.up_to(_largest_degree(largest, self.squares, self.shares), odd=True)
-        scales = np.sqrt(2.0 / np.pi * degrees.weights * np.append(0.0, _arcsine(degrees.values[1:])))
+        scales = np.sqrt(
+            2.0 / np.pi * degrees.weights * np.append(0.0, _arcsine(degrees.values[1:]))
+        )
         return _Powers(degrees, scales, self.squares, self.shares)
 
     @cached_property
@@ -106,8 +119,13 @@ class ErrorFunctions(Exact):
         return np.asarray(2.0 / np.pi * np.outer(self.shares, self.shares).ravel())
 
     def _pairs(self, v: Vector) -> tuple[Vector, Vector, Vector]:
-        """For all pairs of widths ``√((v + S²)(v + S'²) - v²)``, which the arcsine's argument has beside v; S²S'² and S² + S'²."""
-        product, total = np.outer(self.squares, self.squares).ravel(), np.add.outer(self.squares, self.squares).ravel()
+        """For all pairs of widths ``√((v + S²)(v + S'²) - v²)``, which the arcsine's argument has
+        beside v; S²S'² and S² + S'².
+        """
+        product, total = (
+            np.outer(self.squares, self.squares).ravel(),
+            np.add.outer(self.squares, self.squares).ravel(),
+        )
         return np.sqrt(product + v[:, None] * total), product, total
 
 
@@ -130,9 +148,14 @@ class GatedLinear(Exact):
 
     def expansion(self, largest: float) -> Expansion:
         # Further up all degrees together are below rounding: the squares fall as k^(-5/2).
-        degrees = Degrees.up_to(min(_largest_degree(largest, np.ones(1), np.ones(1)), 1e30), odd=False)
+        degrees = Degrees.up_to(
+            min(_largest_degree(largest, np.ones(1), np.ones(1)), 1e30), odd=False
+        )
         above = degrees.values[2:]
-        scales = np.append([1.0 / np.sqrt(2.0 * np.pi), 0.5], np.sqrt(_arcsine(above - 1.0) / (2.0 * np.pi * above)))
+        scales = np.append(
+            [1.0 / np.sqrt(2.0 * np.pi), 0.5],
+            np.sqrt(_arcsine(above - 1.0) / (2.0 * np.pi * above)),
+        )
         return _GatedPowers(degrees, np.sqrt(degrees.weights) * scales, np.ones(1), np.ones(1))
 
 
@@ -153,7 +176,8 @@ class _Powers(Expansion):
 
         def difference(square: float) -> Vector:
             away = self._log_deviation(v, e, reference, square)
-            larger = np.maximum(self._one(v, square), self._one(at, square))  # times a number below one: nothing overflows
+            # times a number below one: nothing overflows
+            larger = np.maximum(self._one(v, square), self._one(at, square))
             return -np.sign(away) * larger * np.expm1(-np.abs(away))
 
         return self._mixed(v, difference)
@@ -170,16 +194,22 @@ class _Powers(Expansion):
         return result
 
     def _one(self, v: Vector, square: float) -> Vector:
-        """The coefficients of one error function, but for their scale: ``s^k``, where ``s² = v/(v + S²)``."""
+        """The coefficients of one error function, but for their scale: ``s^k``, where ``s² = v/(v +
+        S²)``.
+        """
         result = np.empty((len(v), len(self.scales)))
         small = v < square
         result[small] = np.power.outer(np.sqrt(v[small] / (v[small] + square)), self.degrees.values)
-        result[~small] = np.exp(np.multiply.outer(-0.5 * np.log1p(square / v[~small]), self.degrees.values))
+        result[~small] = np.exp(
+            np.multiply.outer(-0.5 * np.log1p(square / v[~small]), self.degrees.values)
+        )
         return result
 
     def _log_deviation(self, v: Vector, e: Vector, reference: float, square: float) -> Vector:
         """How far their logarithms are from those of the reference."""
-        return np.multiply.outer(0.5 * np.log1p(e / reference * (square / (v + square))), self.degrees.values)
+        return np.multiply.outer(
+            0.5 * np.log1p(e / reference * (square / (v + square))), self.degrees.values
+        )
 
     def _log_rate(self, v: Vector, square: float) -> Vector:
         """The derivatives of their logarithms in log v."""
@@ -190,10 +220,15 @@ class _GatedPowers(_Powers):
     """``c_k(v) = scales_k s^k (k + v)/√(1 + v)``."""
 
     def _one(self, v: Vector, square: float) -> Vector:
-        return super()._one(v, square) * ((self.degrees.values + v[:, None]) / np.sqrt(1.0 + v)[:, None])
+        return super()._one(v, square) * (
+            (self.degrees.values + v[:, None]) / np.sqrt(1.0 + v)[:, None]
+        )
 
     def _log_deviation(self, v: Vector, e: Vector, reference: float, square: float) -> Vector:
-        more = np.log1p(e[:, None] / (self.degrees.values + reference)) - 0.5 * np.log1p(e / (1.0 + reference))[:, None]
+        more = (
+            np.log1p(e[:, None] / (self.degrees.values + reference))
+            - 0.5 * np.log1p(e / (1.0 + reference))[:, None]
+        )
         return super()._log_deviation(v, e, reference, square) + more
 
     def _log_rate(self, v: Vector, square: float) -> Vector:
@@ -204,17 +239,28 @@ class _GatedPowers(_Powers):
 def _largest_degree(v: float, squares: Vector, shares: Vector) -> float:
     """Where the coefficients have fallen to nothing beside the first."""
     degree = 3.0
-    while shares @ np.exp(-0.5 * (degree - 1.0) * np.log1p(squares / max(v, 1e-30))) > _SMALL and degree < 1e300:
+    while (
+        shares @ np.exp(-0.5 * (degree - 1.0) * np.log1p(squares / max(v, 1e-30))) > _SMALL
+        and degree < 1e300
+    ):
         degree *= 1.25
     return degree
 
 
 def _arcsine(k: Vector) -> Vector:
-    """``α_k``, the coefficients of ``arcsin y = Σ α_k y^k``, continued to real degrees: ``Γ(k/2) / (√π Γ((k+1)/2) k)``."""
+    """``α_k``, the coefficients of ``arcsin y = Σ α_k y^k``, continued to real degrees: ``Γ(k/2) /
+    (√π Γ((k+1)/2) k)``.
+    """
     x = k / 2.0
     low, inverse = np.minimum(x, 32.0), 1.0 / np.maximum(x, 32.0)
-    tail = 1.0 / 128.0 + inverse * (-5.0 / 1024.0 + inverse * (-21.0 / 32768.0 + inverse * (399.0 / 262144.0)))
-    ratio = np.where(x < 32.0, gamma(low) / gamma(low + 0.5), np.sqrt(inverse) * (1.0 + inverse * (0.125 + inverse * tail)))
+    tail = 1.0 / 128.0 + inverse * (
+        -5.0 / 1024.0 + inverse * (-21.0 / 32768.0 + inverse * (399.0 / 262144.0))
+    )
+    ratio = np.where(
+        x < 32.0,
+        gamma(low) / gamma(low + 0.5),
+        np.sqrt(inverse) * (1.0 + inverse * (0.125 + inverse * tail)),
+    )
     return np.asarray(ratio / (np.sqrt(np.pi) * k))
 
 
@@ -222,10 +268,17 @@ def _arcsine(k: Vector) -> Vector:
 def hyperbolic_tangent() -> ErrorFunctions:
     """The mixture of error functions that tanh is, by the trapezoidal rule in log S."""
     step = 0.1
-    scale = np.exp(np.arange(-18, 16) * step)  # from 0.165 to 4.5: the density is below 1e-16 outside
+    # from 0.165 to 4.5: the density is below 1e-16 outside
+    scale = np.exp(np.arange(-18, 16) * step)
     terms = np.arange(1, 9)[:, None]
     # Two series of one density (a theta function's identity); each is good on its own side.
     odd = (2 * terms - 1) ** 2 * np.pi**2
-    small = np.sqrt(2.0 * np.pi) * ((odd / (4.0 * scale**4) - 1.0 / scale**2) * np.exp(-odd / (8.0 * scale**2))).sum(axis=0)
-    large = 8.0 * scale * ((-1.0) ** (terms - 1) * terms**2 * np.exp(-2.0 * terms**2 * scale**2)).sum(axis=0)
+    small = np.sqrt(2.0 * np.pi) * (
+        (odd / (4.0 * scale**4) - 1.0 / scale**2) * np.exp(-odd / (8.0 * scale**2))
+    ).sum(axis=0)
+    large = (
+        8.0
+        * scale
+        * ((-1.0) ** (terms - 1) * terms**2 * np.exp(-2.0 * terms**2 * scale**2)).sum(axis=0)
+    )
     return ErrorFunctions(scale**2, np.where(scale < 1.0, small, large) * scale * step)

@@ -1,8 +1,9 @@
 """Rank-q maxout: the exact F_q and its derivative, for any rank.
 
-The paper defines ``F_q(ρ) = E[max_i h_i · max_i h'_i]`` for q independent pairs of unit Gaussians with correlation ρ
-(its eq. (6)), integrates it on a grid for 1001 values of ρ and interpolates linearly. Here Price's theorem turns the
-derivative into a probability that is smooth enough for a trapezoidal rule to give all sixteen digits:
+The paper defines ``F_q(ρ) = E[max_i h_i · max_i h'_i]`` for q independent pairs of unit Gaussians
+with correlation ρ (its eq. (6)), integrates it on a grid for 1001 values of ρ and interpolates
+linearly. Here Price's theorem turns the derivative into a probability that is smooth enough for a
+trapezoidal rule to give all sixteen digits:
 
     F_q'(ρ) = P(I = I') = q E[Φ_{2,ρ}(X, Y)^{q-1}],      I, I' the two argmaxes, Corr(X, Y) = ρ.
 """
@@ -32,8 +33,9 @@ class Maxout(HomogeneousActivation):
     Parameters
     ----------
     rank : int
-        How many linear maps a unit takes the maximum of; 1 is a linear unit. The correlation map is exact to rounding
-        for every rank (tested to 256), built in about a tenth of a second on first use and kept.
+        How many linear maps a unit takes the maximum of; 1 is a linear unit. The correlation map is
+        exact to rounding for every rank (tested to 256), built in about a tenth of a second on
+        first use and kept.
 
     Examples
     --------
@@ -69,19 +71,25 @@ def _maxout_profile(rank: int) -> Profile:
 
 
 def same_argmax_probability(theta: Vector, rank: int, points: int) -> Vector:
-    """``P(I = I')`` at ``ρ = cos θ``, by the trapezoidal rule with ``points`` nodes on a diameter."""
-    return np.array([rank * (below ** (rank - 1) @ weight) for below, weight in both_below(theta, points)])
+    """``P(I = I')`` at ``ρ = cos θ``, by the trapezoidal rule with ``points`` nodes on a
+    diameter.
+    """
+    return np.array(
+        [rank * (below ** (rank - 1) @ weight) for below, weight in both_below(theta, points)]
+    )
 
 
 def both_below(theta: Vector, points: int) -> Iterator[tuple[Vector, Vector]]:
-    """For each angle ``Φ_{2,ρ}(X, Y)`` on the nodes of the trapezoidal rule, and their weights; any rank can be had of these.
+    """For each angle ``Φ_{2,ρ}(X, Y)`` on the nodes of the trapezoidal rule, and their weights; any
+    rank can be had of these.
 
-    In the rotated coordinates ``X = c a + s b``, ``Y = c a - s b`` (c, s the cosine and sine of θ/2; a, b independent) the
-    integrand varies on a scale of one for every ρ, also at ±1, and the rule converges geometrically.
+    In the rotated coordinates ``X = c a + s b``, ``Y = c a - s b`` (c, s the cosine and sine of
+    θ/2; a, b independent) the integrand varies on a scale of one for every ρ, also at ±1, and the
+    rule converges geometrically.
     """
     step = 2.0 * _RADIUS / (points - 1)
-    # Swapping X and Y flips the sign of b: half of the plane is enough. The shifts keep X and Y off zero, where
-    # Owen's T has its second argument at infinity.
+    # Swapping X and Y flips the sign of b: half of the plane is enough. The shifts keep X and Y off
+    # zero, where Owen's T has its second argument at infinity.
     a = (np.arange(points) - (points - 1) / 2.0 + 0.25) * step
     b = (np.arange(points // 2 + 1) + 0.5) * step
     a, b = (axis.ravel() for axis in np.meshgrid(a, b, indexing="ij"))
@@ -92,7 +100,8 @@ def both_below(theta: Vector, points: int) -> Iterator[tuple[Vector, Vector]]:
     for half_angle in theta / 2.0:
         c, s = np.cos(half_angle), np.sin(half_angle)
         x, y = c * a + s * b, c * a - s * b
-        # (y - ρx) / √(1-ρ²) = s a - c b, and (x - ρy) / √(1-ρ²) = s a + c b: no cancellation as ρ → ±1.
+        # (y - ρx) / √(1-ρ²) = s a - c b, and (x - ρy) / √(1-ρ²) = s a + c b: no cancellation as ρ →
+        # ±1.
         below = (
             0.5 * (ndtr(x) + ndtr(y))
             - owens_t(x, (s * a - c * b) / x)
@@ -114,7 +123,9 @@ def _resolved_grid(rank: int) -> tuple[int, float]:
         if change < 2e-15 + 4e-17 * rank:  # rounding: a sum of powers of numbers below one
             return points, change + 2e-15 + 8e-17 * rank
         points, value = finer, refined
-    raise MnngpError(f"the quadrature for Maxout(rank={rank}) does not converge: ranks to 4096 are known to work")
+    raise MnngpError(
+        f"the quadrature for Maxout(rank={rank}) does not converge: ranks to 4096 are known to work"
+    )
 
 
 def maximum_moment(rank: int, power: int) -> float:

@@ -1,14 +1,16 @@
 """The correlation map of a positively homogeneous activation, as a distance.
 
-A layer of such an activation is two things: the number ``M = F(1)`` and the function ``F(ρ)``. What the deep
-recursion needs of ``F`` is not its value but how far it has fallen from ``F(1)``, to full *relative* accuracy,
-because correlations crowd at one in a deep network. With ``u = (1-ρ)/2 = sin²(θ/2)`` and ``ρ = cos θ``
+A layer of such an activation is two things: the number ``M = F(1)`` and the function ``F(ρ)``. What
+the deep recursion needs of ``F`` is not its value but how far it has fallen from ``F(1)``, to full
+*relative* accuracy, because correlations crowd at one in a deep network. With ``u = (1-ρ)/2 =
+sin²(θ/2)`` and ``ρ = cos θ``
 
     near half, ρ ≥ 0, s = √u      :  F(1) - F(ρ) = 2 s² G(s),             F'(ρ) = G(s) + s G'(s)/2
     far half,  ρ ≤ 0, c = √(1-u)  :  F(ρ) - F(-1) = 2 c² H(c),            F'(ρ) = H(c) + c H'(c)/2
 
-and G and H are analytic on the whole of [0, √½]: neither ``arccos`` nor the square-root singularity of F at
-ρ = ±1 is left. Both follow from ``P = F'`` alone: ``G(s) = 2 ∫₀¹ τ P(sτ) dτ``, a mean of P, so nothing cancels.
+and G and H are analytic on the whole of [0, √½]: neither ``arccos`` nor the square-root singularity
+of F at ρ = ±1 is left. Both follow from ``P = F'`` alone: ``G(s) = 2 ∫₀¹ τ P(sτ) dτ``, a mean of P,
+so nothing cancels.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class Profile:
     fall : float
         ``F(1) - F(-1)``.
     error : float
-        Bound of the absolute error of ``F'``, by the chopped coefficients and the quadrature's own estimate.
+        Bound of the absolute error of ``F'``, by the chopped coefficients and the quadrature's own
+        estimate.
     """
 
     mean: float
@@ -62,9 +65,15 @@ class Profile:
         fall: float | None = None,
         tolerance: float = 2e-15,
     ) -> Profile:
-        """Build from ``derivative(θ) = F'(cos θ)``, known to an absolute ``error``; ``fall`` if it is known exactly."""
-        near_slope = Series.fit(lambda s: derivative(2.0 * np.arcsin(s)), HALF_RANGE, tolerance=tolerance)
-        far_slope = Series.fit(lambda c: derivative(np.pi - 2.0 * np.arcsin(c)), HALF_RANGE, tolerance=tolerance)
+        """Build from ``derivative(θ) = F'(cos θ)``, known to an absolute ``error``; ``fall`` if it
+        is known exactly.
+        """
+        near_slope = Series.fit(
+            lambda s: derivative(2.0 * np.arcsin(s)), HALF_RANGE, tolerance=tolerance
+        )
+        far_slope = Series.fit(
+            lambda c: derivative(np.pi - 2.0 * np.arcsin(c)), HALF_RANGE, tolerance=tolerance
+        )
         near, far = _weighted_mean(near_slope, tolerance), _weighted_mean(far_slope, tolerance)
         if fall is None:  # the two halves meet at s = c = √½, and there 2s² = 2c² = 1
             fall = float(sum(half(np.array([HALF_RANGE]))[0] for half in (near, far)))
@@ -101,7 +110,8 @@ class Profile:
             return self.fall
         if reach > 0.5:
             return float(self.deficit(np.array([reach]))[0])
-        return 2.0 * reach * float(self.near(np.sqrt(np.array([reach])))[0])  # the same; a deep network asks once a layer
+        # the same; a deep network asks once a layer
+        return 2.0 * reach * float(self.near(np.sqrt(np.array([reach])))[0])
 
     @cached_property
     def nonnegative(self) -> bool:
@@ -114,9 +124,15 @@ class Profile:
         return len(self.near.coefficients) == 1 and len(self.far.coefficients) == 1
 
     def deficit(self, u: Vector, rest: Vector | None = None) -> Vector:
-        """``F(1) - F(1 - 2u)``, to full relative accuracy as u → 0; ``rest`` is 1 - u where that is known better."""
+        """``F(1) - F(1 - 2u)``, to full relative accuracy as u → 0; ``rest`` is 1 - u where that is
+        known better.
+        """
         close, beyond = self._sides(u, rest)
-        return np.where(u > 0.5, self.fall - 2.0 * beyond * self.far(np.sqrt(beyond)), 2.0 * close * self.near(np.sqrt(close)))
+        return np.where(
+            u > 0.5,
+            self.fall - 2.0 * beyond * self.far(np.sqrt(beyond)),
+            2.0 * close * self.near(np.sqrt(close)),
+        )
 
     def slope(self, u: Vector, rest: Vector | None = None) -> Vector:
         """``F'(1 - 2u)``."""
@@ -132,12 +148,15 @@ class Profile:
     def shorter(self, which: str, reach: float, tolerance: float) -> Series:
         """Return ``near`` or ``near_slope`` on the shortest kept interval that holds [0, reach].
 
-        Deep in a network only small distances are left, and fewer terms give them to the same accuracy.
+        Deep in a network only small distances are left, and fewer terms give them to the same
+        accuracy.
         """
         steps = max(0, int(np.count_nonzero(reach * (1.0 + 1e-9) <= _LADDER * HALF_RANGE)) - 1)
         key = (which, steps, tolerance)
         if key not in self._shorter:
-            self._shorter[key] = getattr(self, which).restricted(HALF_RANGE * _LADDER[steps], tolerance)
+            self._shorter[key] = getattr(self, which).restricted(
+                HALF_RANGE * _LADDER[steps], tolerance
+            )
         return self._shorter[key]
 
 

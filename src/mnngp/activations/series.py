@@ -30,7 +30,9 @@ class Series:
     tail: float = 0.0
 
     @staticmethod
-    def fit(function: Callable[[Vector], Vector], upper: float, *, tolerance: float, most: int = 128) -> Series:
+    def fit(
+        function: Callable[[Vector], Vector], upper: float, *, tolerance: float, most: int = 128
+    ) -> Series:
         """Interpolate at Chebyshev nodes, more of them until the coefficients have died out.
 
         ``tolerance`` is relative to the largest coefficient.
@@ -38,14 +40,20 @@ class Series:
         count = 32
         while True:
             series = Series(_interpolate(function, count, upper), upper).chopped(tolerance)
-            if len(series.coefficients) <= count - 3:  # three dropped at the end: resolved, not aliased
+            # three dropped at the end: resolved, not aliased
+            if len(series.coefficients) <= count - 3:
                 return series
             if 2 * count > most:
-                raise MnngpError(f"a Chebyshev series of degree {count - 1} does not resolve the function to {tolerance:g}")
+                raise MnngpError(
+                    f"a Chebyshev series of degree {count - 1} does not resolve the "
+                    f"function to {tolerance:g}"
+                )
             count *= 2
 
     def chopped(self, tolerance: float) -> Series:
-        """Drop the longest tail whose absolute sum is at most ``tolerance`` times the largest coefficient."""
+        """Drop the longest tail whose absolute sum is at most ``tolerance`` times the largest
+        coefficient.
+        """
         size = np.abs(self.coefficients)
         tails = np.cumsum(size[::-1])[::-1]
         keep = max(1, int(np.count_nonzero(tails > tolerance * size.max())))
@@ -57,7 +65,9 @@ class Series:
 
     def restricted(self, upper: float, tolerance: float) -> Series:
         """Return the same function on the shorter interval [0, upper], with fewer terms."""
-        return Series(_interpolate(self, len(self.coefficients), upper), upper, self.tail).chopped(tolerance)
+        return Series(_interpolate(self, len(self.coefficients), upper), upper, self.tail).chopped(
+            tolerance
+        )
 
     @cached_property
     def powers(self) -> Vector:
@@ -72,7 +82,9 @@ class Series:
 
 
 def _interpolate(function: Callable[[Vector], Vector], count: int, upper: float) -> Vector:
-    """Chebyshev coefficients of the interpolant at ``count`` nodes on [0, upper], by a cosine transform."""
+    """Chebyshev coefficients of the interpolant at ``count`` nodes on [0, upper], by a cosine
+    transform.
+    """
     nodes = np.cos(np.pi * (np.arange(count) + 0.5) / count)
     coefficients = dct(function((nodes + 1.0) * (upper / 2.0))) / count
     coefficients[0] /= 2.0

@@ -2,11 +2,13 @@
 
 With ``c_k(v) = E[φ(√v z) h_k(z)]``, h_k the orthonormal Hermite polynomials,
 
-    E[φ(√v z) φ(√v' z')] = Σ_k c_k(v) c_k(v') ρ^k,        √v √v' E[φ' φ'] = Σ_k k c_k(v) c_k(v') ρ^(k-1).
+    E[φ(√v z) φ(√v' z')] = Σ_k c_k(v) c_k(v') ρ^k,        √v √v' E[φ' φ'] = Σ_k k c_k(v) c_k(v')
+    ρ^(k-1).
 
-Unequal variances cost nothing extra. For erf, tanh and GELU the coefficients are known, and sums over all degrees take some hundred
-terms at any variance (``exact.py``). Of any other activation they are integrals, and the sum is cut at a degree K. What that
-leaves out is known: the two sums at ρ = 1 are ``E φ²`` and ``v E φ'²``, which are computed on their own.
+Unequal variances cost nothing extra. For erf, tanh and GELU the coefficients are known, and sums
+over all degrees take some hundred terms at any variance (``exact.py``). Of any other activation
+they are integrals, and the sum is cut at a degree K. What that leaves out is known: the two sums at
+ρ = 1 are ``E φ²`` and ``v E φ'²``, which are computed on their own.
 """
 
 from __future__ import annotations
@@ -22,12 +24,20 @@ from scipy.special import erf, ndtr
 
 from mnngp.activations.base import Activation
 from mnngp.activations.degrees import Degrees
-from mnngp.activations.exact import ERROR, ErrorFunctions, Exact, Expansion, GatedLinear, hyperbolic_tangent
+from mnngp.activations.exact import (
+    ERROR,
+    ErrorFunctions,
+    Exact,
+    Expansion,
+    GatedLinear,
+    hyperbolic_tangent,
+)
 from mnngp.activations.series import Vector
 from mnngp.errors import warn_of_accuracy
 
 _STEP = 1.0 / 64.0
-_NODES = np.arange(-832, 833) * _STEP  # to ±13, where √density is below 1e-18, and Hermite functions are at most one
+# to ±13, where √density is below 1e-18, and Hermite functions are at most one
+_NODES = np.arange(-832, 833) * _STEP
 MOST_TERMS = 1024
 _TARGET = 1e-14  # remainder relative to the sum
 _TOLERATED = 1e-10  # a larger one is worth a warning
@@ -35,7 +45,8 @@ _TOLERATED = 1e-10  # a larger one is worth a warning
 
 @lru_cache(maxsize=1)
 def _hermite_functions() -> Vector:
-    """``h_k(z) · density(z) · dz`` on the nodes, a row a degree: the rows of ``c_k`` as an integral.
+    """``h_k(z) · density(z) · dz`` on the nodes, a row a degree: the rows of ``c_k`` as an
+    integral.
 
     The recurrence runs on ``h_k √density``, which is bounded, so no degree overflows.
     """
@@ -58,7 +69,9 @@ class SmoothActivation(Activation):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if ("function" in cls.__dict__ or "slope" in cls.__dict__) and "_exact" not in cls.__dict__:
-            cls._exact = None  # another function than that of the class above: what was known of that one does not hold
+            # another function than that of the class above: what was known of that one does not
+            # hold
+            cls._exact = None
 
     @abstractmethod
     def function(self, z: Vector) -> Vector:
@@ -70,7 +83,9 @@ class SmoothActivation(Activation):
 
     @property
     def exact(self) -> bool:
-        """Whether its moments are known at any variance; if not, the series is cut, with a warning where that is not accurate."""
+        """Whether its moments are known at any variance; if not, the series is cut, with a warning
+        where that is not accurate.
+        """
         return self._exact is not None
 
     def variance(self, v: Vector) -> Vector:
@@ -92,7 +107,9 @@ class SmoothActivation(Activation):
         return _gaussian_mean(lambda z: self.slope(z) ** 2, v)
 
     def expansion(self, largest: float) -> Expansion:
-        """The Hermite coefficients that variances up to ``largest`` need, with a warning where the series is not accurate."""
+        """The Hermite coefficients that variances up to ``largest`` need, with a warning where the
+        series is not accurate.
+        """
         if self._exact is not None:
             return self._exact.expansion(largest)
         return _Cut(self, Degrees.every(self.checked_terms(largest)))
@@ -103,10 +120,11 @@ class SmoothActivation(Activation):
         return np.asarray(values @ _hermite_functions()[:terms].T)
 
     def terms(self, largest: float) -> tuple[int, float]:
-        """How many terms reach rounding for variances up to ``largest``, and the remainder they leave.
+        """How many terms reach rounding for variances up to ``largest``, and the remainder they
+        leave.
 
-        The remainder is that of ``Σ k c_k²`` (and so bounds that of ``Σ c_k²``), relative to the sum, at ρ = ±1; inside it
-        falls geometrically.
+        The remainder is that of ``Σ k c_k²`` (and so bounds that of ``Σ c_k²``), relative to the
+        sum, at ρ = ±1; inside it falls geometrically.
         """
         v = np.array([largest])
         coefficients = self.hermite(v, MOST_TERMS)[0]
@@ -116,7 +134,8 @@ class SmoothActivation(Activation):
         left = np.abs(1.0 - np.cumsum(np.arange(MOST_TERMS) * coefficients**2) / total)
         enough = np.nonzero(left <= _TARGET)[0]
         if len(enough) == 0:
-            # Either the series is too long, or the slope is too steep for the nodes (the sum then overshoots).
+            # Either the series is too long, or the slope is too steep for the nodes (the sum then
+            # overshoots).
             return MOST_TERMS, float(left[-64:].max())
         return min(int(enough[0]) + 2, MOST_TERMS), _TARGET
 
@@ -125,8 +144,10 @@ class SmoothActivation(Activation):
         count, remainder = self.terms(largest)
         if not remainder <= _TOLERATED:
             warn_of_accuracy(
-                f"the Hermite series of {self!r} at variance {largest:.3g} leaves out {remainder:.1e} of the slope's variance "
-                f"after {count} terms; bring the variance down (standardise the inputs, or a smaller weight_var)"
+                f"the Hermite series of {self!r} at variance {largest:.3g} leaves out "
+                f"{remainder:.1e} of the slope's variance "
+                f"after {count} terms; bring the variance down (standardise the inputs, or a "
+                "smaller weight_var)"
             )
         return count
 
@@ -140,8 +161,12 @@ class SmoothActivation(Activation):
 
     @property
     def error(self) -> float:
-        """The remainder of the series of ``derivative`` at ρ = 1, and so a bound of it everywhere."""
-        return (ERROR if self._exact is not None else self.terms(1.0)[1]) * float(self.slope_variance(np.ones(1))[0])
+        """The remainder of the series of ``derivative`` at ρ = 1, and so a bound of it
+        everywhere.
+        """
+        return (ERROR if self._exact is not None else self.terms(1.0)[1]) * float(
+            self.slope_variance(np.ones(1))[0]
+        )
 
     def _moment(self, rho: Vector) -> Vector:
         degrees, coefficients = _at_one(self)
@@ -165,7 +190,9 @@ class _Cut(Expansion):
 
     def coefficients(self, v: Vector) -> Vector:
         terms = len(self.degrees.values)
-        return np.concatenate([self.activation.hermite(part, terms) for part in np.array_split(v, len(v) // 2048 + 1)])
+        return np.concatenate(
+            [self.activation.hermite(part, terms) for part in np.array_split(v, len(v) // 2048 + 1)]
+        )
 
     def deviations(self, v: Vector, e: Vector, reference: float) -> Vector:
         at = self.coefficients(np.array([reference]))
@@ -173,7 +200,11 @@ class _Cut(Expansion):
             return self.coefficients(v) - at
         # The Taylor series in log v. Its cut-off coefficients are below the series' own remainder.
         away = np.log1p(e / reference)
-        derivative, result, factor = at[0], np.zeros((len(v), len(self.degrees.values))), np.ones_like(v)
+        derivative, result, factor = (
+            at[0],
+            np.zeros((len(v), len(self.degrees.values))),
+            np.ones_like(v),
+        )
         for order in range(1, 9):
             derivative = _log_variance_derivative(derivative)
             factor = factor * away / order

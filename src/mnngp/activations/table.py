@@ -1,8 +1,10 @@
-"""The paper's own way to F_q: quadrature on a square grid, then linear interpolation. For comparison only.
+"""The paper's own way to F_q: quadrature on a square grid, then linear interpolation. For
+comparison only.
 
-Appendix B of the paper, with the corrections of the errata: each sum is multiplied by the cell's area instead of
-being divided by a sum that makes it a conditional expectation, and the term with different argmaxes carries
-``Φ((y-ρx)/√(1-ρ²)) Φ((x-ρy)/√(1-ρ²))``. ``Maxout`` is exact, and set up a thousand times as fast.
+Appendix B of the paper, with the corrections of the errata: each sum is multiplied by the cell's
+area instead of being divided by a sum that makes it a conditional expectation, and the term with
+different argmaxes carries ``Φ((y-ρx)/√(1-ρ²)) Φ((x-ρy)/√(1-ρ²))``. ``Maxout`` is exact, and set up
+a thousand times as fast.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ class TabulatedMaxout(Activation):
     n_grid : int
         Grid points a side.
     r_max : float
-        The grid covers ``[-r_max, r_max]²``. The paper prints 100, a step of 0.4 that misses the ridge of width √(1-ρ²)
-        near ρ = ±1; its tables were made with 10.
+        The grid covers ``[-r_max, r_max]²``. The paper prints 100, a step of 0.4 that misses the
+        ridge of width √(1-ρ²) near ρ = ±1; its tables were made with 10.
     n_rho : int
-        How many equally spaced correlations are tabulated; between them F_q is linear. The default table takes
-        most of a minute on first use.
+        How many equally spaced correlations are tabulated; between them F_q is linear. The default
+        table takes most of a minute on first use.
     """
 
     rank: int
@@ -80,7 +82,9 @@ class TabulatedMaxout(Activation):
 
 @lru_cache(maxsize=16)
 def _table(rank: int, n_grid: int, r_max: float, n_rho: int) -> Vector:
-    values = np.array([_grid_moment(rank, rho, n_grid, r_max) for rho in np.linspace(-1.0, 1.0, n_rho)])
+    values = np.array(
+        [_grid_moment(rank, rho, n_grid, r_max) for rho in np.linspace(-1.0, 1.0, n_rho)]
+    )
     values.flags.writeable = False  # it is kept
     return values
 
@@ -97,8 +101,9 @@ def _grid_moment(rank: int, rho: float, n_grid: int, r_max: float) -> float:
         mask = axis[:, None] > axis
         term = np.outer(axis * density, axis * density) * between ** (rank - 2) * mask
         return float(-rank * (rank - 1) * step * step * term.sum())
-    # The integrands are symmetric in x and y: sum over y ≤ x, the diagonal once. Points on an axis carry the factor
-    # x y = 0, and the Gaussian weights are below rounding outside of |x| = 9, whatever r_max is.
+    # The integrands are symmetric in x and y: sum over y ≤ x, the diagonal once. Points on an axis
+    # carry the factor x y = 0, and the Gaussian weights are below rounding outside of |x| = 9,
+    # whatever r_max is.
     row, column = np.tril_indices(n_grid)
     x, y = axis[row], axis[column]
     times = np.where(row == column, 1.0, 2.0) * step * step
@@ -106,8 +111,19 @@ def _grid_moment(rank: int, rho: float, n_grid: int, r_max: float) -> float:
     x, y, times = x[keep], y[keep], times[keep]
     root = np.sqrt((1.0 - rho) * (1.0 + rho))
     up, across = (y - rho * x) / root, (x - rho * y) / root
-    both_below = 0.5 * (ndtr(x) + ndtr(y)) - owens_t(x, up / x) - owens_t(y, across / y) - np.where(x * y < 0.0, 0.5, 0.0)
+    both_below = (
+        0.5 * (ndtr(x) + ndtr(y))
+        - owens_t(x, up / x)
+        - owens_t(y, across / y)
+        - np.where(x * y < 0.0, 0.5, 0.0)
+    )
     both_below = np.clip(both_below, 0.0, 1.0)
     same = np.exp(-0.5 * (x * x + up * up)) / (2.0 * np.pi * root) * both_below ** (rank - 1)
-    apart = np.exp(-0.5 * (x * x + y * y)) / (2.0 * np.pi) * ndtr(up) * ndtr(across) * both_below ** (rank - 2)
+    apart = (
+        np.exp(-0.5 * (x * x + y * y))
+        / (2.0 * np.pi)
+        * ndtr(up)
+        * ndtr(across)
+        * both_below ** (rank - 2)
+    )
     return float((times * x * y * (rank * same + rank * (rank - 1) * apart)).sum())

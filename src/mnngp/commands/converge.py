@@ -17,38 +17,63 @@ if TYPE_CHECKING:
 
 
 def converge(
-    rank: Annotated[list[int] | None, typer.Option(help="Maxout rank; may be repeated [default: 2, 4].", min=1)] = None,
-    depth: Annotated[list[int] | None, typer.Option(help="Hidden layers; may be repeated [default: 1, 3].", min=1)] = None,
+    rank: Annotated[
+        list[int] | None, typer.Option(help="Maxout rank; may be repeated [default: 2, 4].", min=1)
+    ] = None,
+    depth: Annotated[
+        list[int] | None,
+        typer.Option(help="Hidden layers; may be repeated [default: 1, 3].", min=1),
+    ] = None,
     width: Annotated[
-        list[int] | None, typer.Option(help="Units of a hidden layer; may be repeated [default: 5, 50, 500, 2000, 5000].", min=1)
+        list[int] | None,
+        typer.Option(
+            help="Units of a hidden layer; may be repeated [default: 5, 50, 500, 2000, 5000].",
+            min=1,
+        ),
     ] = None,
     networks: Annotated[
         int,
         typer.Option(
-            help="Networks of the largest width; smaller ones are up to 20 times as many. Tangent kernels take at least 16, "
+            help="Networks of the largest width; smaller ones are up to 20 times as many. Tangent "
+            "kernels take at least 16, "
             "training at least 4.",
             min=2,
         ),
     ] = 200,
     weight_var: Annotated[
-        float | None, typer.Option(help="Weight variance (times fan-in); the critical one of each rank by default.")
+        float | None,
+        typer.Option(
+            help="Weight variance (times fan-in); the critical one of each rank by default."
+        ),
     ] = None,
     bias_var: Annotated[float, typer.Option(help="Bias variance.")] = 0.1,
     all_weights: Annotated[
-        bool, typer.Option("--all-weights", help="Draw every weight, not the values at the points: the same law, much slower.")
+        bool,
+        typer.Option(
+            "--all-weights",
+            help="Draw every weight, not the values at the points: the same law, much slower.",
+        ),
     ] = False,
-    tangent_up_to: Annotated[int, typer.Option(help="Largest width for tangent kernels; 0 for none.", min=0)] = 2000,
+    tangent_up_to: Annotated[
+        int, typer.Option(help="Largest width for tangent kernels; 0 for none.", min=0)
+    ] = 2000,
     descent_up_to: Annotated[
         int | None,
         typer.Option(
-            help="Largest width to train, at the first rank and depth; 0 for none [default: all for depth 1, 500 for more].", min=0
+            help="Largest width to train, at the first rank and depth; 0 for none [default: all "
+            "for depth 1, 500 for more].",
+            min=0,
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.", min=0)] = 0,
     plot: Annotated[Path | None, typer.Option(help="Also draw it, to this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (numbers that are not finite are null).")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON (numbers that are not finite are null).")
+    ] = False,
 ) -> None:
-    """Draw finite networks, and watch them become the Gaussian process: covariances, marginals, tangent kernels, training."""
+    """Draw finite networks, and watch them become the Gaussian process: covariances, marginals,
+    tangent kernels, training.
+    """
     if plot is not None:
         writable(plot, suffixes=PICTURES)
         require("plots", "matplotlib")
@@ -91,7 +116,10 @@ def converge(
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
     """JSON has no word for a number that is not finite."""
-    return {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }
 
 
 def _fit(value: float, width: int, form: str) -> str:
@@ -103,12 +131,20 @@ def _fit(value: float, width: int, form: str) -> str:
 
 
 def _print(found: Study) -> None:
-    """The tables: one for covariances, one for tangent kernels, one for training, and the exponents."""
-    typer.echo("Covariances of the outputs (score: largest error in standard errors; printed: for eq. (20) as printed)")
-    typer.echo("rank depth  width networks    error   score  printed  one network²  kurtosis     exact")
+    """The tables: one for covariances, one for tangent kernels, one for training, and the
+    exponents.
+    """
+    typer.echo(
+        "Covariances of the outputs (score: largest error in standard errors; printed: for "
+        "eq. (20) as printed)"
+    )
+    typer.echo(
+        "rank depth  width networks    error   score  printed  one network²  kurtosis     exact"
+    )
     for row in found.covariances:
         typer.echo(
-            f"{row.rank:>4} {row.depth:>5} {row.width:>6} {row.networks:>8} {_fit(row.error, 8, '.2%')} "
+            f"{row.rank:>4} {row.depth:>5} {row.width:>6} {row.networks:>8} "
+            f"{_fit(row.error, 8, '.2%')} "
             f"{_fit(row.score, 7, '.1f')} {_fit(row.printed_score, 8, '.1f')} "
             f"{row.squared_error:>13.2e} {row.kurtosis:>9.2e} {row.exact_kurtosis:>9.2e}"
         )
@@ -117,14 +153,21 @@ def _print(found: Study) -> None:
         typer.echo("rank depth  width networks    error   score           one network²")
     for tangent in found.tangents:
         typer.echo(
-            f"{tangent.rank:>4} {tangent.depth:>5} {tangent.width:>6} {tangent.networks:>8} {_fit(tangent.error, 8, '.2%')} "
+            f"{tangent.rank:>4} {tangent.depth:>5} {tangent.width:>6} {tangent.networks:>8} "
+            f"{_fit(tangent.error, 8, '.2%')} "
             f"{_fit(tangent.score, 7, '.1f')} {tangent.squared_error:>22.2e}"
         )
     if found.descents:
-        typer.echo("\nTrained by gradient descent, against what the analytic tangent kernel foretells from the same start")
+        typer.echo(
+            "\nTrained by gradient descent, against what the analytic tangent kernel "
+            "foretells from the same start"
+        )
         typer.echo("rank depth  width networks                          one network²")
     for descent in found.descents:
-        typer.echo(f"{descent.rank:>4} {descent.depth:>5} {descent.width:>6} {descent.networks:>8} {descent.squared_error:>39.2e}")
+        typer.echo(
+            f"{descent.rank:>4} {descent.depth:>5} {descent.width:>6} {descent.networks:>8} "
+            f"{descent.squared_error:>39.2e}"
+        )
     exponents = list(found.exponents())
     if exponents:
         typer.echo("\nThe squared error of one network falls like width to the power of")

@@ -8,15 +8,25 @@ from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Collections of images: what there is, and downloads (checked by hash).")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Collections of images: what there is, and downloads (checked by hash).",
+)
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Folder of the files [default: $MNNGP_DATA, or the user's cache].", show_default=False),
+    typer.Option(
+        "--data-dir",
+        help="Folder of the files [default: $MNNGP_DATA, or the user's cache].",
+        show_default=False,
+    ),
 ]
 
 
 @app.command("list")
-def show(data_dir: DataDir = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def show(
+    data_dir: DataDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
     """Show the collections, and where they are."""
     from mnngp import data
 
@@ -38,18 +48,29 @@ def show(data_dir: DataDir = None, as_json: Annotated[bool, typer.Option("--json
     from rich.console import Console
     from rich.table import Column, Table
 
-    table = Table("name", "images", "to test on", "shape", "download", Column("where", overflow="fold"))
+    table = Table(
+        "name", "images", "to test on", "shape", "download", Column("where", overflow="fold")
+    )
     for fact in facts:
         here = "in scikit-learn" if fact["name"] == "digits" else fact["place"] or "not here"
         size = f"{fact['download_megabytes']:.0f} MB" if fact["download_megabytes"] else ""
-        table.add_row(fact["name"], f"{fact['train']:,}", f"{fact['test']:,}", "×".join(map(str, fact["shape"])), size, here)
+        table.add_row(
+            fact["name"],
+            f"{fact['train']:,}",
+            f"{fact['test']:,}",
+            "×".join(map(str, fact["shape"])),
+            size,
+            here,
+        )
     Console().print(table)
     typer.echo("mnngp data fetch NAME downloads one.")
 
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(help="mnist, fashion-mnist or cifar10.", show_default=False)
+    ],
     data_dir: DataDir = None,
 ) -> None:
     """Download a collection from its public home, unless it is there already."""

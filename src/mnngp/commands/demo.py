@@ -12,7 +12,9 @@ from mnngp.files import PAGES, writable
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report (HTML).")] = Path("mnngp-demo.html"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to write the report (HTML).")
+    ] = Path("mnngp-demo.html"),
 ) -> None:
     """Classify scikit-learn's digits with networks of infinite width, and write a report."""
     writable(output, suffixes=PAGES)
@@ -26,7 +28,8 @@ def demo(
     console = Console()
     data = demonstration.Digits.load()
     console.print(
-        f"{len(data.train)} digits to learn from, {len(data.test)} to test on; exact Bayesian inference, nothing is trained."
+        f"{len(data.train)} digits to learn from, {len(data.test)} to test on; exact Bayesian "
+        "inference, nothing is trained."
     )
     results = []
     with console.status("compiling (some twenty seconds, the first time only)"):
@@ -42,9 +45,16 @@ def demo(
         table.add_column(str(depth), justify="right")
     table.add_column("seconds", justify="right")
     for result in results:
-        table.add_row(result.name, *(f"{value:.3f}" for value in result.accuracy.values()), f"{result.seconds:.2f}")
+        table.add_row(
+            result.name,
+            *(f"{value:.3f}" for value in result.accuracy.values()),
+            f"{result.seconds:.2f}",
+        )
     console.print(table)
-    console.print("Rank 2 and ReLU (inputs/√2) agree to the last digit: they are the same Gaussian process (proposition 1).\n")
+    console.print(
+        "Rank 2 and ReLU (inputs/√2) agree to the last digit: they are the same Gaussian "
+        "process (proposition 1).\n"
+    )
     with console.status("choosing a kernel, and growing a forest"):
         contest = demonstration.contest(data)
     table = Table(title="The same digits, raw pixels, nothing chosen by hand")
@@ -52,24 +62,36 @@ def demo(
     for title in ("accuracy", "log loss", "seconds to fit"):
         table.add_column(title, justify="right")
     for entry in contest:
-        table.add_row(entry.name, f"{entry.accuracy:.3f}", f"{entry.log_loss:.3f}", f"{entry.seconds:.1f}")
+        table.add_row(
+            entry.name, f"{entry.accuracy:.3f}", f"{entry.log_loss:.3f}", f"{entry.seconds:.1f}"
+        )
     console.print(table)
     chosen = contest[0].model
     console.print(
         f"Chosen from {len(chosen.trials_)} kernels by leave-one-out: {chosen.kernel_!r}\n"
-        f"Leave-one-out had foretold an accuracy of {chosen.loo_.accuracy:.3f} and a log loss of {chosen.loo_.log_loss:.3f}.\n"
+        f"Leave-one-out had foretold an accuracy of {chosen.loo_.accuracy:.3f} and a log loss of "
+        f"{chosen.loo_.log_loss:.3f}.\n"
     )
     table = Table(title="Two of the surest and four of the least sure test images")
     for title in ("digit", "prediction", "probability", "second", "probability"):
         table.add_column(title, justify="right")
     for guess in demonstration.guesses(data, chosen, surest=2, least=4):
         style = None if guess.first == guess.truth else "red"
-        numbers = (f"{guess.first}", f"{guess.probability:.3f}", f"{guess.second}", f"{guess.second_probability:.3f}")
+        numbers = (
+            f"{guess.first}",
+            f"{guess.probability:.3f}",
+            f"{guess.second}",
+            f"{guess.second_probability:.3f}",
+        )
         table.add_row(f"{guess.truth}", *numbers, style=style)
     console.print(table)
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("the paper's protocol, small", total=None)
         demonstration.report(
-            data, results, contest, output, told=lambda done, total: progress.update(task, completed=done, total=total)
+            data,
+            results,
+            contest,
+            output,
+            told=lambda done, total: progress.update(task, completed=done, total=total),
         )
     console.print(f"Report: {output}")

@@ -1,4 +1,6 @@
-"""``mnngp fit`` and ``mnngp predict``: from a table to a model file, and from that to predictions."""
+"""``mnngp fit`` and ``mnngp predict``: from a table to a model file, and from that to
+predictions.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,10 @@ from mnngp.errors import InputError, ModelFileError, UnavailableError, heard
 from mnngp.extras import require
 from mnngp.files import replacing, writable
 
-# A row is far from those of training if its standard deviation is twice what nearly all of them have when they are left out. Not
-# the largest of them: that may be of a row that stands alone. Of other rows of the same kind at most three in a thousand were far
-# (twelve regressions on normal, lognormal and noisy data in 1 to 10 columns, n = 100 to 300, and three classifications), and all
+# A row is far from those of training if its standard deviation is twice what nearly all of them
+# have when they are left out. Not the largest of them: that may be of a row that stands alone. Of
+# other rows of the same kind at most three in a thousand were far (twelve regressions on normal,
+# lognormal and noisy data in 1 to 10 columns, n = 100 to 300, and three classifications), and all
 # of those with one column moved by three times its range.
 _FAR, _NEARLY_ALL = 2.0, 0.98
 _LEFT_OUT = 2000  # rows at most
@@ -25,19 +28,39 @@ _LEFT_OUT = 2000  # rows at most
 
 def fit(
     table: Annotated[
-        Path, typer.Argument(metavar="TRAIN", help="The training table: CSV (or TSV) or Parquet.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="TRAIN", help="The training table: CSV (or TSV) or Parquet.", show_default=False
+        ),
     ],
     target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the model.", show_default=False)],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="MODEL", help="Where to write the model.", show_default=False
+        ),
+    ],
     task: Annotated[
         str | None,
-        typer.Option(help="classification or regression; by default regression if the target holds numbers.", show_default=False),
+        typer.Option(
+            help="classification or regression; by default regression if the target holds numbers.",
+            show_default=False,
+        ),
     ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="A column not to use (may be repeated).", show_default=False)] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="A column not to use (may be repeated).", show_default=False),
+    ] = None,
     max_trials: Annotated[int, typer.Option(min=1, help="Kernels to try at most.")] = 24,
-    seed: Annotated[int, typer.Option(min=0, help="For the subset that kernels are compared on.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="For the subset that kernels are compared on.")
+    ] = 0,
     solver: Annotated[
-        str, typer.Option(help="auto, cholesky, cg, or dask: the cluster at DASK_SCHEDULER_ADDRESS, or processes here.")
+        str,
+        typer.Option(
+            help="auto, cholesky, cg, or dask: the cluster at "
+            "DASK_SCHEDULER_ADDRESS, or processes here."
+        ),
     ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -58,23 +81,41 @@ def fit(
     with heard() as warned:
         model.fit(X, y)
     notes = [*encoder.notes, *(text for _, text in warned)]
-    persistence.save(model, output, table=encoder.as_dict() | {"usual_std": _usual_std(model, seed)})
+    persistence.save(
+        model, output, table=encoder.as_dict() | {"usual_std": _usual_std(model, seed)}
+    )
     left_out = {}
     with contextlib.suppress(UnavailableError):  # there is no factor
         loo = model.loo_
         names = ("accuracy", "log_loss") if encoder.task == "classification" else ("rmse", "r2")
         left_out = {name: getattr(loo, name) for name in names}
     if as_json:
-        kernel = {name: getattr(model.kernel_, name) for name in ("depth", "rank", "weight_var", "bias_var", "kind")}
+        kernel = {
+            name: getattr(model.kernel_, name)
+            for name in ("depth", "rank", "weight_var", "bias_var", "kind")
+        }
         facts = {"task": encoder.task, "rows": len(X), "features": X.shape[1], "notes": notes}
-        typer.echo(json.dumps({**facts, "kernel": kernel, "leave_one_out": _finite(left_out), "model": str(output)}))
+        typer.echo(
+            json.dumps(
+                {
+                    **facts,
+                    "kernel": kernel,
+                    "leave_one_out": _finite(left_out),
+                    "model": str(output),
+                }
+            )
+        )
         return
     for note in notes:
         typer.echo(f"note: {note}")
     typer.echo(f"{encoder.task} of {target!r}: {len(X):,} rows, {X.shape[1]} features")
     criterion = "mean squared error" if encoder.task == "classification" else "log density"
     tried = len(model.trials_)
-    how = f"the best of {tried} by leave-one-out {criterion}" if tried > 1 else "the only one that was tried"
+    how = (
+        f"the best of {tried} by leave-one-out {criterion}"
+        if tried > 1
+        else "the only one that was tried"
+    )
     typer.echo(f"kernel: {model.kernel_!r} ({how})")
     shown = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in left_out.items())
     typer.echo(f"leave-one-out: {shown}" if shown else f"no leave-one-out: {model.report_}")
@@ -82,22 +123,37 @@ def fit(
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What mnngp fit wrote.", show_default=False)],
-    table: Annotated[Path, typer.Argument(metavar="NEW", help="Rows to predict: CSV (or TSV) or Parquet.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="What mnngp fit wrote.", show_default=False)
+    ],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="NEW", help="Rows to predict: CSV (or TSV) or Parquet.", show_default=False
+        ),
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Where to write them (.csv, .tsv or .parquet) [default: print them].", show_default=False
+            "--output",
+            "-o",
+            help="Where to write them (.csv, .tsv or .parquet) [default: print them].",
+            show_default=False,
         ),
     ] = None,
     keep: Annotated[
         list[str] | None,
-        typer.Option(help="A column of NEW to put in front, such as an identifier (may be repeated).", show_default=False),
+        typer.Option(
+            help="A column of NEW to put in front, such as an identifier (may be repeated).",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
-    """Predict new rows: the number and the standard deviation of an observation (with its noise), or the label and probabilities.
+    """Predict new rows: the number and the standard deviation of an observation (with its noise),
+    or the label and probabilities.
 
-    What was not understood is noted on the standard error stream, and the score, if the table holds the target.
+    What was not understood is noted on the standard error stream, and the score, if the table holds
+    the target.
     """
     if output is not None:
         writable(output, model, table, suffixes=(".csv", ".tsv", ".parquet"))
@@ -108,19 +164,29 @@ def predict(
 
     fitted = load(model)
     if getattr(fitted, "_table", None) is None:
-        raise ModelFileError(f"{model} was not written by mnngp fit: it does not know the columns of a table")
+        raise ModelFileError(
+            f"{model} was not written by mnngp fit: it does not know the columns of a table"
+        )
     known = fitted._table
-    usual = known.get("usual_std") if isinstance(known, dict) else None  # version 0.1 does not know it
-    encoder = data.Encoder.from_dict({key: known[key] for key in known if key != "usual_std"} if isinstance(known, dict) else known)
+    # version 0.1 does not know it
+    usual = known.get("usual_std") if isinstance(known, dict) else None
+    encoder = data.Encoder.from_dict(
+        {key: known[key] for key in known if key != "usual_std"}
+        if isinstance(known, dict)
+        else known
+    )
     frame = data.tables.read(table)
     X = encoder.encode(frame, strict=False)
     if encoder.task == "classification":
-        # As predict_proba, which keeps the variance to itself: it is what takes the time, and need not be computed twice.
+        # As predict_proba, which keeps the variance to itself: it is what takes the time, and need
+        # not be computed twice.
         mean, variance = fitted._posterior.mean_and_variance(fitted._inputs(X))
         probability = fitted._calibration()(fitted._means(mean), variance)
         deviation = float(fitted._unit[0]) * (variance + fitted._noise) ** 0.5
         columns = {"prediction": fitted.classes_[probability.argmax(axis=1)]}
-        columns |= {f"P({label})": probability[:, number] for number, label in enumerate(fitted.classes_)}
+        columns |= {
+            f"P({label})": probability[:, number] for number, label in enumerate(fitted.classes_)
+        }
     else:
         mean, deviation = fitted.predict(X, return_std=True, include_noise=True)
         columns = {"prediction": mean, "std": deviation}
@@ -138,14 +204,18 @@ def predict(
     if scored is not None:
         X, y = scored
         name = "accuracy" if encoder.task == "classification" else "R²"
-        typer.echo(f"{name} on the {len(X):,} rows that have {encoder.target!r}: {fitted.score(X, y):.4f}", err=True)
+        typer.echo(
+            f"{name} on the {len(X):,} rows that have {encoder.target!r}: {fitted.score(X, y):.4f}",
+            err=True,
+        )
 
 
 def _usual_std(model: Any, seed: int) -> float:
-    """The standard deviation of an observation, predicted without its own row, that nearly all training rows do not exceed.
+    """The standard deviation of an observation, predicted without its own row, that nearly all
+    training rows do not exceed.
 
-    Without a factor a row that is left out is a system to solve; the spread of the targets stands in, which a prediction does not
-    exceed where it knows anything.
+    Without a factor a row that is left out is a system to solve; the spread of the targets stands
+    in, which a prediction does not exceed where it knows anything.
     """
     import numpy as np
 

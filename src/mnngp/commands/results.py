@@ -15,9 +15,17 @@ from mnngp.extras import require
 from mnngp.files import PAGES, replacing, writable
 
 _SUFFIXES = {"text": ".txt", "csv": ".csv", "markdown": ".md", "latex": ".tex"}
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The store that mnngp sweep wrote.", show_default=False)]
+Run = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="The store that mnngp sweep wrote.", show_default=False),
+]
 Repeats = Annotated[
-    int | None, typer.Option(min=1, help="Only the first so many repeats, for a run that is under way.", show_default=False)
+    int | None,
+    typer.Option(
+        min=1,
+        help="Only the first so many repeats, for a run that is under way.",
+        show_default=False,
+    ),
 ]
 
 
@@ -26,26 +34,46 @@ def table(
     style: Annotated[
         str | None,
         typer.Option(
-            "--format", help="text, csv, markdown or latex [default: what the output's suffix says, else text].", show_default=False
+            "--format",
+            help="text, csv, markdown or latex [default: what the output's suffix "
+            "says, else text].",
+            show_default=False,
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Where to write it (.txt, .csv, .md or .tex) [default: print it].", show_default=False),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Where to write it (.txt, .csv, .md or .tex) [default: print it].",
+            show_default=False,
+        ),
     ] = None,
     ranks: Annotated[bool, typer.Option("--ranks", help="A row for each rank, too.")] = False,
-    missing: Annotated[bool, typer.Option("--missing", help="Also the rows of the paper that were not run.")] = False,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Also the rows of the paper that were not run.")
+    ] = False,
     repeats: Repeats = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print Table 1: the paper's accuracy, ours with its spread, and the difference in standard errors."""
+    """Print Table 1: the paper's accuracy, ours with its spread, and the difference in standard
+    errors.
+    """
     from mnngp import checks
 
     style = None if style is None else checks.one_of("format", style, tuple(_SUFFIXES))
     if output is not None:
         wanted = list(_SUFFIXES) if style is None else [style, "text"]
-        writable(output, run, suffixes=[".json"] if as_json else list(dict.fromkeys(_SUFFIXES[name] for name in wanted)))
-        style = style or next((known for known, suffix in _SUFFIXES.items() if suffix == output.suffix.lower()), None)
+        writable(
+            output,
+            run,
+            suffixes=[".json"]
+            if as_json
+            else list(dict.fromkeys(_SUFFIXES[name] for name in wanted)),
+        )
+        style = style or next(
+            (known for known, suffix in _SUFFIXES.items() if suffix == output.suffix.lower()), None
+        )
     from mnngp.experiments import selection, tables
     from mnngp.experiments.store import Store
 
@@ -53,10 +81,16 @@ def table(
         results, planned = store.results(), store.protocol.repeats
         about = store.about(results)
         if repeats is not None and repeats > planned:
-            raise InputError(f"repeats must be at most {planned}, as many as the run has, got {repeats}")
+            raise InputError(
+                f"repeats must be at most {planned}, as many as the run has, got {repeats}"
+            )
         rows = selection.rows(results, repeats or planned)
     if about["open"] and repeats is None:
-        typer.echo(f"{about['done']:,} of {about['cells']:,} cells are done; --repeats N looks at the first N repeats", err=True)
+        typer.echo(
+            f"{about['done']:,} of {about['cells']:,} cells are done; --repeats N looks at "
+            "the first N repeats",
+            err=True,
+        )
     lines = tables.lines(rows, ranks=ranks, missing=missing)
     if as_json:
         text = json.dumps([tables.record(line) for line in lines])
@@ -74,8 +108,12 @@ def table(
 
 def report(
     run: Run,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the page (HTML).")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Of the page [default: the protocol's].", show_default=False)] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to write the page (HTML).")
+    ] = Path("report.html"),
+    title: Annotated[
+        str | None, typer.Option(help="Of the page [default: the protocol's].", show_default=False)
+    ] = None,
     repeats: Repeats = None,
 ) -> None:
     """Write one page with the table, the figures, timings and what was run; it needs no network."""

@@ -23,38 +23,63 @@ _EVERY = 10.0  # seconds between two lines where there is no terminal
 
 
 def sweep(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The protocol: a TOML file.", show_default=False)],
+    config: Annotated[
+        Path,
+        typer.Argument(metavar="CONFIG", help="The protocol: a TOML file.", show_default=False),
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="RUN", help="The store of results [default: CONFIG with .sqlite, here].", show_default=False
+            "--output",
+            "-o",
+            metavar="RUN",
+            help="The store of results [default: CONFIG with .sqlite, here].",
+            show_default=False,
         ),
     ] = None,
     data_dir: DataDir = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Compute in so many processes of a Dask cluster on this machine.", show_default=False)
+        int | None,
+        typer.Option(
+            min=1,
+            help="Compute in so many processes of a Dask cluster on this machine.",
+            show_default=False,
+        ),
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Compute on a running Dask cluster, such as tcp://10.0.0.1:8786.", show_default=False),
+        typer.Option(
+            metavar="ADDRESS",
+            help="Compute on a running Dask cluster, such as tcp://10.0.0.1:8786.",
+            show_default=False,
+        ),
     ] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try cells again that failed before, or were damaged.")
+        bool,
+        typer.Option("--retry-failed", help="Try cells again that failed before, or were damaged."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
 ) -> None:
     """Run all cells of a protocol, or those that are not done yet.
 
-    Stopped or killed at any moment, the same command goes on; several at once share the work. Exit code 1: some cells failed.
+    Stopped or killed at any moment, the same command goes on; several at once share the work. Exit
+    code 1: some cells failed.
     """
     if workers is not None and scheduler is not None:
-        raise typer.BadParameter("--workers starts a cluster, --scheduler names one; give one of them", param_hint="--workers")
+        raise typer.BadParameter(
+            "--workers starts a cluster, --scheduler names one; give one of them",
+            param_hint="--workers",
+        )
     start = time.monotonic()
     path = Path(f"{config.stem}.sqlite") if output is None else output
     try:
-        about = _run(config, path, data_dir, retry_failed, {"workers": workers, "scheduler": scheduler})
+        about = _run(
+            config, path, data_dir, retry_failed, {"workers": workers, "scheduler": scheduler}
+        )
     except KeyboardInterrupt:
-        typer.echo(f"stopped; what is finished is in {path}, and the same command goes on", err=True)
+        typer.echo(
+            f"stopped; what is finished is in {path}, and the same command goes on", err=True
+        )
         raise typer.Exit(130) from None
     seconds = time.monotonic() - start
     if as_json:
@@ -63,21 +88,34 @@ def sweep(
         typer.echo(json.dumps(facts))
     else:
         diverged = f", {about['diverged']:,} diverged" if about["diverged"] else ""
-        inaccurate = f", {about['inaccurate']:,} of them less accurately than usual" if about["inaccurate"] else ""
+        inaccurate = (
+            f", {about['inaccurate']:,} of them less accurately than usual"
+            if about["inaccurate"]
+            else ""
+        )
         typer.echo(
-            f"{about['done']:,} of {about['cells']:,} cells are done{inaccurate}{diverged}, in {path} ({_duration(seconds)})"
+            f"{about['done']:,} of {about['cells']:,} cells are done{inaccurate}{diverged}, in "
+            f"{path} ({_duration(seconds)})"
         )
     if about["failed"]:
-        typer.echo(f"error: {about['failed']:,} cells failed; mnngp sweep --retry-failed tries them again", err=True)
+        typer.echo(
+            f"error: {about['failed']:,} cells failed; mnngp sweep --retry-failed tries them again",
+            err=True,
+        )
         raise typer.Exit(1)
 
 
-def _run(config: Path, path: Path, data_dir: Path | None, retry_failed: bool, cluster: dict[str, Any]) -> dict[str, Any]:
+def _run(
+    config: Path, path: Path, data_dir: Path | None, retry_failed: bool, cluster: dict[str, Any]
+) -> dict[str, Any]:
     from mnngp import data, finite
     from mnngp.experiments.protocol import Protocol
     from mnngp.experiments.store import Store
 
-    protocol, on_cluster = Protocol.load(config), any(value is not None for value in cluster.values())
+    protocol, on_cluster = (
+        Protocol.load(config),
+        any(value is not None for value in cluster.values()),
+    )
     # Without its data, or what it needs, a sweep cannot begin, and leaves no store behind.
     if any(family.kind == "finite" for family in protocol.families):
         finite.require_torch()
@@ -103,19 +141,24 @@ def _run(config: Path, path: Path, data_dir: Path | None, retry_failed: bool, cl
         return store.about()
 
 
-def _run_on_cluster(protocol: Protocol, store: Store, images: Images, where: dict[str, Any], title: str) -> None:
+def _run_on_cluster(
+    protocol: Protocol, store: Store, images: Images, where: dict[str, Any], title: str
+) -> None:
     import logging
 
     from mnngp.experiments import cluster
 
-    # What happens to workers is the cluster's business, and in its own logs; here it would tear the display apart.
+    # What happens to workers is the cluster's business, and in its own logs; here it would tear the
+    # display apart.
     logging.disable(logging.CRITICAL)
     with cluster.connected(**where) as client, Display(title) as display:
         cluster.run(protocol, store, images, client, display)
 
 
 class Display:
-    """How the sweep goes, on standard error: a live panel on a terminal, a line now and then elsewhere. A ``runner.Watcher``."""
+    """How the sweep goes, on standard error: a live panel on a terminal, a line now and then
+    elsewhere. A ``runner.Watcher``.
+    """
 
     def __init__(self, title: str) -> None:
         from rich.console import Console
@@ -134,7 +177,12 @@ class Display:
         if self.console.is_terminal:
             from rich.live import Live
 
-            self.live = Live(get_renderable=self._panel, console=self.console, refresh_per_second=4, transient=True)
+            self.live = Live(
+                get_renderable=self._panel,
+                console=self.console,
+                refresh_per_second=4,
+                transient=True,
+            )
             self.live.__enter__()
         return self
 
@@ -142,7 +190,7 @@ class Display:
         if self.live is not None:
             self.live.__exit__(*error)
 
-    # --- what a watcher is told -------------------------------------------------------------------------------------
+    # --- what a watcher is told -------------------------------------------------------------------
 
     def begin(self, total: int, finished: Sequence[Result]) -> None:
         self.total = total
@@ -162,7 +210,11 @@ class Display:
         for result in results:
             if result.status == "failed":
                 self._say(f"failed: {_network(Setting.of(result))}: {result.error}")
-        if self.live is None and results and (time.monotonic() > self.told + _EVERY or len(self.cells) == self.total):
+        if (
+            self.live is None
+            and results
+            and (time.monotonic() > self.told + _EVERY or len(self.cells) == self.total)
+        ):
             self._say(" · ".join(self._facts()))
 
     def waiting(self, cells: int) -> None:
@@ -177,7 +229,7 @@ class Display:
             self._say(phase)
         self.phase = phase
 
-    # --- what is shown ----------------------------------------------------------------------------------------------
+    # --- what is shown ----------------------------------------------------------------------------
 
     def _take(self, results: Sequence[Result]) -> None:
         from mnngp.experiments.selection import Setting
@@ -199,7 +251,10 @@ class Display:
         seconds = time.monotonic() - self.started
         if self.ours and seconds > 0.0:
             rate = self.ours / seconds
-            facts += [f"{rate:.3g} a second", f"{_duration((self.total - len(self.cells)) / rate)} left"]
+            facts += [
+                f"{rate:.3g} a second",
+                f"{_duration((self.total - len(self.cells)) / rate)} left",
+            ]
         if self.failed:
             facts.append(f"{len(self.failed):,} failed")
         best = self._best()
@@ -212,7 +267,10 @@ class Display:
             mean = sum(values) / len(values)
             if setting.n_train not in best or mean > best[setting.n_train][0]:
                 best[setting.n_train] = mean, setting
-        return "; ".join(f"{mean:.4f} with {n_train:,}: {_network(setting)}" for n_train, (mean, setting) in sorted(best.items()))
+        return "; ".join(
+            f"{mean:.4f} with {n_train:,}: {_network(setting)}"
+            for n_train, (mean, setting) in sorted(best.items())
+        )
 
     def _panel(self) -> Any:
         from rich.console import Group
@@ -221,8 +279,15 @@ class Display:
         from rich.text import Text
 
         line = Table.grid(padding=(0, 2))
-        line.add_row(ProgressBar(total=max(1, self.total), completed=len(self.cells), width=30), Text(" · ".join(self._facts())))
-        best = [Text(f"best validation accuracy {one}", style="green") for one in self._best().split("; ") if one]
+        line.add_row(
+            ProgressBar(total=max(1, self.total), completed=len(self.cells), width=30),
+            Text(" · ".join(self._facts())),
+        )
+        best = [
+            Text(f"best validation accuracy {one}", style="green")
+            for one in self._best().split("; ")
+            if one
+        ]
         return Group(Text(self.title, style="bold"), line, Text(self.phase, style="dim"), *best)
 
 
@@ -235,10 +300,16 @@ def _network(setting: Setting) -> str:
     unit = setting.activation if setting.rank is None else f"{setting.activation}-{setting.rank}"
     if setting.width is not None:
         weight, bias = setting.weight_var**0.5, setting.bias_var**0.5
-        shape = f"{unit}, width {setting.width}, depth {setting.depth}, weight_std {weight:.4g}, bias_std {bias:.4g}"
+        shape = (
+            f"{unit}, width {setting.width}, depth {setting.depth}, weight_std {weight:.4g}, "
+            f"bias_std {bias:.4g}"
+        )
         return f"{shape}, {setting.training}"
     kind = "" if setting.kind == "nngp" else f" {setting.kind}"
-    return f"{unit}{kind}, depth {setting.depth}, weight_var {setting.weight_var:.4g}, bias_var {setting.bias_var:.4g}"
+    return (
+        f"{unit}{kind}, depth {setting.depth}, weight_var {setting.weight_var:.4g}, bias_var "
+        f"{setting.bias_var:.4g}"
+    )
 
 
 def _duration(seconds: float) -> str:

@@ -1,7 +1,9 @@
-"""The formats of CIFAR-10: the binary version and the Python version, in a folder or in the archive as published.
+"""The formats of CIFAR-10: the binary version and the Python version, in a folder or in the archive
+as published.
 
-Members of an archive are read by their exact names and nothing is extracted, so nothing can be written anywhere. The Python version
-is a pickle. It is read by an interpreter that knows no callable at all, and checked before anything is made of it.
+Members of an archive are read by their exact names and nothing is extracted, so nothing can be
+written anywhere. The Python version is a pickle. It is read by an interpreter that knows no
+callable at all, and checked before anything is made of it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ Batch = tuple[NDArray[np.uint8], NDArray[np.uint8]]  # pixels, labels
 
 @dataclass(frozen=True)
 class Version:
-    """One of the published versions: where its files are, and how a batch is taken from the bytes of one."""
+    """One of the published versions: where its files are, and how a batch is taken from the bytes
+    of one.
+    """
 
     folder: str
     archive: str
@@ -63,7 +67,9 @@ class Version:
                 yield name, str(source / name), _bounded(str(source / name), file)
 
     def _members(self, source: Path) -> Iterator[tuple[str, str, bytes]]:
-        """The wanted members in the order of the archive, and then the rest of it, for the sake of its checksum."""
+        """The wanted members in the order of the archive, and then the rest of it, for the sake of
+        its checksum.
+        """
         wanted = {f"{self.folder}/{name}": name for name in self.digests}
         with opened(source) as file:
             stream = _Limited(source, file)
@@ -71,13 +77,20 @@ class Version:
                 with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]
                     for number, member in enumerate(archive):
                         if number >= _MOST_MEMBERS:
-                            raise DataError(f"{source} is not CIFAR-10: it has more than {_MOST_MEMBERS} members")
+                            raise DataError(
+                                f"{source} is not CIFAR-10: it has more than "
+                                f"{_MOST_MEMBERS} members"
+                            )
                         if member.name not in wanted:
                             continue
                         place = f"{source}:{member.name}"
                         if not member.isreg() or member.size > _LARGEST_BATCH:
                             raise DataError(f"{place} is not a file of CIFAR-10")
-                        yield wanted[member.name], place, _bounded(place, archive.extractfile(member))
+                        yield (
+                            wanted[member.name],
+                            place,
+                            _bounded(place, archive.extractfile(member)),
+                        )
             except tarfile.TarError as error:
                 raise DataError(f"{source} is cut off or damaged: {error}") from error
             while stream.read(1 << 20):
@@ -85,7 +98,9 @@ class Version:
 
 
 class _Limited:
-    """The unpacked stream of an archive, which ends in an error where CIFAR-10 would long be at its end."""
+    """The unpacked stream of an archive, which ends in an error where CIFAR-10 would long be at its
+    end.
+    """
 
     def __init__(self, path: Path, file: BufferedIOBase) -> None:
         self.path, self.file, self.left = path, file, _LARGEST_ARCHIVE
@@ -94,7 +109,9 @@ class _Limited:
         data = self.file.read(min(size, self.left + 1))
         self.left -= len(data)
         if self.left < 0:
-            raise DataError(f"{self.path} is not CIFAR-10: it unpacks to more than {_LARGEST_ARCHIVE} bytes")
+            raise DataError(
+                f"{self.path} is not CIFAR-10: it unpacks to more than {_LARGEST_ARCHIVE} bytes"
+            )
         return data
 
 
@@ -104,21 +121,28 @@ def _bounded(place: str, file: BufferedIOBase | IO[bytes] | None) -> bytes:
     while file is not None and (piece := file.read(1 << 20)):
         pieces.append(piece)
         if sum(map(len, pieces)) > _LARGEST_BATCH:
-            raise DataError(f"{place} is too long for a batch of CIFAR-10: more than {_LARGEST_BATCH} bytes")
+            raise DataError(
+                f"{place} is too long for a batch of CIFAR-10: more than {_LARGEST_BATCH} bytes"
+            )
     return b"".join(pieces)
 
 
 def _binary(place: str, content: bytes) -> Batch:
     """Records of a label and 3,072 pixels, the red plane first."""
     if not content or len(content) % RECORD:
-        raise DataError(f"{place} is cut off or too long: {len(content)} bytes are not a whole number of records of {RECORD}")
+        raise DataError(
+            f"{place} is cut off or too long: {len(content)} bytes are not a whole "
+            f"number of records of {RECORD}"
+        )
     records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
     return records[:, 1:], _labels(place, records[:, 0])
 
 
 def _labels(place: str, labels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if labels.max() >= len(CIFAR10.classes):
-        raise DataError(f"{place}: labels must be 0 to {len(CIFAR10.classes) - 1}, got {labels.max()}")
+        raise DataError(
+            f"{place}: labels must be 0 to {len(CIFAR10.classes) - 1}, got {labels.max()}"
+        )
     return labels
 
 
@@ -137,9 +161,12 @@ class _Inert:
         self.state = state
 
 
-# The interpreter in Python, not in C: that one sets aside memory for whatever place in its memory a file names.
+# The interpreter in Python, not in C: that one sets aside memory for whatever place in its memory a
+# file names.
 class _Reader(pickle._Unpickler):
-    """Reads dictionaries, lists, tuples, numbers, text, and arrays as ``_Inert``; the names below are all it knows."""
+    """Reads dictionaries, lists, tuples, numbers, text, and arrays as ``_Inert``; the names below
+    are all it knows.
+    """
 
     NAMES = frozenset(
         {
@@ -157,37 +184,64 @@ class _Reader(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self.NAMES:
             raise DataError(
-                f"{self.place} asks for {module}.{name}, which CIFAR-10 does not need: it may be malicious and was not run"
+                f"{self.place} asks for {module}.{name}, which CIFAR-10 does not need: it may be "
+                "malicious and was not run"
             )
         return _Inert
 
     def get_extension(self, code: int) -> None:  # names by number, past find_class
-        raise DataError(f"{self.place} asks for the extension {code}, which CIFAR-10 does not need: it may be malicious")
+        raise DataError(
+            f"{self.place} asks for the extension {code}, which CIFAR-10 does not "
+            "need: it may be malicious"
+        )
 
 
 def _pickled(place: str, content: bytes) -> Batch:
-    """A dictionary with the array ``data`` and the list ``labels``; the rest of it is left alone."""
+    """A dictionary with the array ``data`` and the list ``labels``; the rest of it is left
+    alone.
+    """
     try:
         batch = _Reader(place, content).load()
     except DataError:
         raise
     except Exception as error:  # a pickle can fail in any way
-        raise DataError(f"{place} is not a batch of CIFAR-10, or is cut off or damaged: {type(error).__name__}: {error}") from error
-    if type(batch) is not dict or type(batch.get(b"data")) is not _Inert or type(batch.get(b"labels")) is not list:
+        raise DataError(
+            f"{place} is not a batch of CIFAR-10, or is cut off or damaged: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if (
+        type(batch) is not dict
+        or type(batch.get(b"data")) is not _Inert
+        or type(batch.get(b"labels")) is not list
+    ):
         raise DataError(f"{place} is not a batch of CIFAR-10: data or labels are missing")
     match batch[b"data"].state:
-        case (int(), (int(count), int(width)), _Inert(arguments=(b"u1" | "u1", *_)), int(by_columns), bytes(pixels)):
+        case (
+            int(),
+            (int(count), int(width)),
+            _Inert(arguments=(b"u1" | "u1", *_)),
+            int(by_columns),
+            bytes(pixels),
+        ):
             pass
         case _:
             raise DataError(f"{place} is not a batch of CIFAR-10: data must be a matrix of bytes")
     if count < 1 or width != PIXELS or len(pixels) != count * width:
         raise DataError(
-            f"{place}: data must be a matrix with {PIXELS} columns, it says {count} × {width} and has {len(pixels)} bytes"
+            f"{place}: data must be a matrix with {PIXELS} columns, it says {count} × {width} and "
+            f"has {len(pixels)} bytes"
         )
     labels = batch[b"labels"]
-    if len(labels) != count or not all(type(label) is int and 0 <= label <= 255 for label in labels):
-        raise DataError(f"{place}: labels must be {count} small whole numbers, one an image, got {len(labels)} entries")
-    matrix = np.frombuffer(pixels, np.uint8).reshape((count, width), order="F" if by_columns else "C")
+    if len(labels) != count or not all(
+        type(label) is int and 0 <= label <= 255 for label in labels
+    ):
+        raise DataError(
+            f"{place}: labels must be {count} small whole numbers, one an image, got "
+            f"{len(labels)} entries"
+        )
+    matrix = np.frombuffer(pixels, np.uint8).reshape(
+        (count, width), order="F" if by_columns else "C"
+    )
     return matrix, _labels(place, np.array(labels, np.uint8))
 
 

@@ -1,4 +1,6 @@
-"""The public files from their public homes, through pooch: a file gets its name only when its digest is the published one."""
+"""The public files from their public homes, through pooch: a file gets its name only when its
+digest is the published one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from mnngp.progress import Done, bar
 _PATIENCE = 30.0  # seconds without an answer
 
 
-def fetch(name: str, folder: str | os.PathLike[str] | None = None, progress: bool = True, *, home: str | None = None) -> list[Path]:
+def fetch(
+    name: str,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    *,
+    home: str | None = None,
+) -> list[Path]:
     """Download a collection into the data folder, unless it is there already, and return its files.
 
     Parameters
@@ -36,11 +44,14 @@ def fetch(name: str, folder: str | os.PathLike[str] | None = None, progress: boo
     Raises
     ------
     DataError
-        No connection, or what came is not the published file (nothing of it is kept). The text says what to put where by hand.
+        No connection, or what came is not the published file (nothing of it is kept). The text says
+        what to put where by hand.
     """
     chosen = collection(name)
     if home is not None and not str(home).startswith(("http://", "https://")):
-        raise InputError(f"home must be an address that begins with http:// or https://, got {home!r}")
+        raise InputError(
+            f"home must be an address that begins with http:// or https://, got {home!r}"
+        )
     with contextlib.suppress(DataError):
         return located(chosen, folder, verify=True)[1]
     root = data_folder(folder)
@@ -48,7 +59,14 @@ def fetch(name: str, folder: str | os.PathLike[str] | None = None, progress: boo
     for place, digest in chosen.served.items():
         path = root / place
         if not _is_right(chosen, path):
-            _download(chosen, (home or chosen.home).rstrip("/") + "/" + path.name, path, digest, root, progress)
+            _download(
+                chosen,
+                (home or chosen.home).rstrip("/") + "/" + path.name,
+                path,
+                digest,
+                root,
+                progress,
+            )
         paths.append(path)
     return paths
 
@@ -65,7 +83,9 @@ def _is_right(chosen: Collection, path: Path) -> bool:
     return True
 
 
-def _download(chosen: Collection, url: str, path: Path, digest: str, root: Path, progress: bool) -> None:
+def _download(
+    chosen: Collection, url: str, path: Path, digest: str, root: Path, progress: bool
+) -> None:
     try:
         import pooch
         import requests.exceptions as failures
@@ -77,15 +97,25 @@ def _download(chosen: Collection, url: str, path: Path, digest: str, root: Path,
             # As it is, not unpacked on the way; pooch's own pieces of 1 kB are slow.
             unchanged = {"Accept-Encoding": "identity"}
             shown = _Bar(stage("download", 1.0))
-            downloader = pooch.HTTPDownloader(progressbar=shown, chunk_size=1 << 16, timeout=_PATIENCE, headers=unchanged)
-            pooch.retrieve(url, known_hash=digest, fname=path.name, path=path.parent, downloader=downloader)
+            downloader = pooch.HTTPDownloader(
+                progressbar=shown, chunk_size=1 << 16, timeout=_PATIENCE, headers=unchanged
+            )
+            pooch.retrieve(
+                url, known_hash=digest, fname=path.name, path=path.parent, downloader=downloader
+            )
     except failures.RequestException as error:
-        raise DataError(f"{chosen.name} could not be downloaded ({_reason(error, url)}); {by_hand}") from error
+        raise DataError(
+            f"{chosen.name} could not be downloaded ({_reason(error, url)}); {by_hand}"
+        ) from error
     except ValueError as error:  # pooch has compared the digests, and taken the file away
-        raise DataError(f"{chosen.name} could not be downloaded ({url}: {str(error).partition('. ')[0]}); {by_hand}") from error
+        raise DataError(
+            f"{chosen.name} could not be downloaded ({url}: "
+            f"{str(error).partition('. ')[0]}); {by_hand}"
+        ) from error
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
-    with contextlib.suppress(OSError):  # pooch's temporary file was its owner's alone; whoever may read the folder may read this
+    # pooch's temporary file was its owner's alone; whoever may read the folder may read this
+    with contextlib.suppress(OSError):
         path.chmod(path.parent.stat().st_mode & 0o666)
 
 
@@ -114,7 +144,9 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
 
 
 class _Bar:
-    """What pooch takes for a progress bar. ``total`` is zero if the server does not say; the last piece counts as a whole one."""
+    """What pooch takes for a progress bar. ``total`` is zero if the server does not say; the last
+    piece counts as a whole one.
+    """
 
     def __init__(self, done: Done) -> None:
         self._done, self._bytes, self.total = done, 0, 0

@@ -1,4 +1,6 @@
-"""From tables to features: an encoder learns from the training rows what the columns are, and turns any rows into numbers."""
+"""From tables to features: an encoder learns from the training rows what the columns are, and turns
+any rows into numbers.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,21 @@ _MICROSECONDS = 86400e6  # in a day
 _TICKS = {"ns": 86400e9, "us": 86400e6, "ms": 86400e3}  # in a day, of a duration
 # A date in full and nothing else: a parser alone would take 22-03-01 for a day of the year 22.
 _DATE = r"^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[ T][0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?)?$"
-_DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M")
+_DATES = (
+    "%Y-%m-%d",
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M:%S%.f",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%dT%H:%M",
+)
 _NEARLY = 0.9  # of a column's values are numbers, or dates: the others are mistakes
 _FAR = 0.5  # of the width of the training values beyond either end
 _EXACT = 2.0**53  # whole numbers up to here are told apart by floating point
 _WHOLE = r"^[+-]?[0-9]{16,300}$"
 _COMMA = r"^[+-]?[0-9]*,[0-9]+$"
 _GROUPS = (
-    r"^[+-]?[0-9]{1,3}(?:(?:,[0-9]{3})+(?:\.[0-9]*)?|(?:\.[0-9]{3})+(?:,[0-9]*)?|(?:[ '’\u00a0\u202f][0-9]{3})+(?:[.,][0-9]*)?)$"
+    r"^[+-]?[0-9]{1,3}(?:(?:,[0-9]{3})+(?:\.[0-9]*)?|(?:\.[0-9]{3})+(?:,[0-9]*)?|(?:[ "
+    r"'’\u00a0\u202f][0-9]{3})+(?:[.,][0-9]*)?)$"
 )
 _OTHER_DATE = r"^(?:[0-9]{1,2}[/.-][0-9]{1,2}[/.-](?:[0-9]{4}|[0-9]{2})|[0-9]{4}[/.-][0-9]{1,2}[/.-][0-9]{1,2})(?:[ T].*)?$"
 _WORDS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
@@ -44,7 +53,9 @@ _WORDS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers, or of dates as days since 1970-01-01; gaps become the median, and are told apart if training had any."""
+    """A column of numbers, or of dates as days since 1970-01-01; gaps become the median, and are
+    told apart if training had any.
+    """
 
     name: str
     median: float
@@ -66,7 +77,9 @@ class Number:
             result[:, -1] = values.is_null().to_numpy()
 
     def _read(self, column: pl.Series, strict: bool) -> pl.Series:
-        """Its values, with nulls for gaps and, unless it is strict, for what cannot be read; most cells have to be readable."""
+        """Its values, with nulls for gaps and, unless it is strict, for what cannot be read; most
+        cells have to be readable.
+        """
         values = _days(column) if self.dates else _numbers(column)
         if values is None:
             raise InputError(_not_of_kind(column, self.dates))
@@ -89,7 +102,10 @@ class Number:
         far = self._far(values)
         if far.any():
             verb = "is" if far.sum() == 1 else "are"
-            cells = f"{_share(far)} {verb} far outside of {self._range}, what training had, first {_cell(column, far)}"
+            cells = (
+                f"{_share(far)} {verb} far outside of {self._range}, what training had, first "
+                f"{_cell(column, far)}"
+            )
             lines.append(f"column {self.name!r}: {cells}")
         return lines
 
@@ -114,7 +130,9 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """A column of categories, a feature each that is 1 or 0; a gap is one more if training had any, what is new is none of them."""
+    """A column of categories, a feature each that is 1 or 0; a gap is one more if training had any,
+    what is new is none of them.
+    """
 
     name: str
     categories: tuple[str, ...]
@@ -122,7 +140,9 @@ class Category:
 
     @property
     def features(self) -> list[str]:
-        return [f"{self.name} = {category}" for category in self.categories] + [f"{self.name} is missing"] * self.gaps
+        return [f"{self.name} = {category}" for category in self.categories] + [
+            f"{self.name} is missing"
+        ] * self.gaps
 
     def fill(self, column: pl.Series, result: Matrix, strict: bool) -> None:
         library = polars()
@@ -140,7 +160,8 @@ class Category:
         if len(new):
             rarely = " or had too rarely" * (len(self.categories) == MOST_CATEGORIES)
             lines.append(
-                f"column {self.name!r}: {len(new)} of {len(column)} rows hold values that training did not have{rarely} "
+                f"column {self.name!r}: {len(new)} of {len(column)} rows hold values that training "
+                f"did not have{rarely} "
                 f"({_first(new.unique().sort().to_list())}); it had {_first(self.categories)}"
             )
         return lines
@@ -148,7 +169,8 @@ class Category:
 
 @dataclass(frozen=True)
 class Encoder:
-    """What was learned of a table: which columns are features and how, and which one is to be predicted.
+    """What was learned of a table: which columns are features and how, and which one is to be
+    predicted.
 
     Parameters
     ----------
@@ -182,19 +204,23 @@ class Encoder:
     notes: tuple[str, ...] = ()
 
     @staticmethod
-    def of(frame: pl.DataFrame, target: str, task: str | None = None, drop: Sequence[str] = ()) -> Encoder:
+    def of(
+        frame: pl.DataFrame, target: str, task: str | None = None, drop: Sequence[str] = ()
+    ) -> Encoder:
         """Learn from the training rows.
 
-        Numbers stay numbers; a gap becomes the median (of two middle values the lower), and a column that has gaps gets a second
-        feature that says where. Dates and durations become days. Text, booleans and categories become a feature a category. Columns
-        that are constant, empty, or text that is almost everywhere different (names, identifiers) are left out; ``notes`` says so.
-        Whole numbers beyond 2^53 that floating point would round are identifiers, and text.
+        Numbers stay numbers; a gap becomes the median (of two middle values the lower), and a
+        column that has gaps gets a second feature that says where. Dates and durations become days.
+        Text, booleans and categories become a feature a category. Columns that are constant, empty,
+        or text that is almost everywhere different (names, identifiers) are left out; ``notes``
+        says so. Whole numbers beyond 2^53 that floating point would round are identifiers, and
+        text.
 
         Parameters
         ----------
         frame : polars.DataFrame
-            As ``mnngp.data.tables.read`` gives it. Columns of strings are numbers or dates if at least nine in ten of their values
-            are; the others count as gaps, and ``notes`` says so.
+            As ``mnngp.data.tables.read`` gives it. Columns of strings are numbers or dates if at
+            least nine in ten of their values are; the others count as gaps, and ``notes`` says so.
         target : str
             The column to predict. Rows without it are left out.
         task : "regression", "classification" or None, default=None
@@ -215,7 +241,10 @@ class Encoder:
         if rows.height == 0:
             raise InputError(f"column {target!r} must have a value in some row, it has none")
         if rows.height < frame.height:
-            notes.append(f"{frame.height - rows.height} of {frame.height} rows have no {target!r} and are left out")
+            notes.append(
+                f"{frame.height - rows.height} of {frame.height} rows have no {target!r} "
+                "and are left out"
+            )
         task = _task(frame[target], task, notes)
         columns: list[Number | Category] = []
         for name in frame.columns:
@@ -225,7 +254,10 @@ class Encoder:
         if not columns and drop and set(frame.columns) == {target, *drop}:
             raise InputError(f"no feature is left: all columns but {target!r} were dropped")
         if not columns:
-            raise InputError("no column of the table can be a feature: " + ("; ".join(notes) or f"there is only {target!r}"))
+            raise InputError(
+                "no column of the table can be a feature: "
+                + ("; ".join(notes) or f"there is only {target!r}")
+            )
         return Encoder(target, task, tuple(columns), tuple(notes))
 
     @property
@@ -234,15 +266,17 @@ class Encoder:
         return [feature for column in self.columns for feature in column.features]
 
     def encode(self, frame: pl.DataFrame, *, strict: bool = True) -> Matrix:
-        """The features of all rows, (rows, features). Columns that were not learned are ignored, and may be missing.
+        """The features of all rows, (rows, features). Columns that were not learned are ignored,
+        and may be missing.
 
         Parameters
         ----------
         frame : polars.DataFrame
             New rows.
         strict : bool, default=True
-            A cell of a column of numbers or dates that cannot be read as such, or is infinite, is an error. False: it counts as a
-            gap, of which ``surprises`` tells, unless most cells of the column are like that.
+            A cell of a column of numbers or dates that cannot be read as such, or is infinite, is
+            an error. False: it counts as a gap, of which ``surprises`` tells, unless most cells of
+            the column are like that.
         """
         _check_table(frame)
         widths = [len(column.features) for column in self.columns]
@@ -254,20 +288,31 @@ class Encoder:
         return result
 
     def labelled(self, frame: pl.DataFrame, *, strict: bool = False) -> tuple[Matrix, NDArray[Any]]:
-        """Features and targets of the rows that have a target: numbers for regression, labels as strings for classification.
+        """Features and targets of the rows that have a target: numbers for regression, labels as
+        strings for classification.
 
-        ``strict`` as for ``encode``; here it is False by default, for the rows to learn from, of which ``notes`` tells.
+        ``strict`` as for ``encode``; here it is False by default, for the rows to learn from, of
+        which ``notes`` tells.
         """
         _check_table(frame)
         given, y = self._targets(frame)
-        # All rows are encoded, those without a target as gaps, so that an error counts them as the table does.
-        known = [_only(frame[column.name], given) for column in self.columns if column.name in frame.columns]
+        # All rows are encoded, those without a target as gaps, so that an error counts them as the
+        # table does.
+        known = [
+            _only(frame[column.name], given)
+            for column in self.columns
+            if column.name in frame.columns
+        ]
         return self.encode(frame.with_columns(known), strict=strict)[given.to_numpy()], y
 
-    def scored(self, frame: pl.DataFrame, *, strict: bool = True) -> tuple[Matrix, NDArray[Any]] | None:
-        """As ``labelled``; None if the table has no targets that predictions could be compared with.
+    def scored(
+        self, frame: pl.DataFrame, *, strict: bool = True
+    ) -> tuple[Matrix, NDArray[Any]] | None:
+        """As ``labelled``; None if the table has no targets that predictions could be compared
+        with.
 
-        That is, if the column is absent or empty, or, for regression, holds anything that is not a number, not finite or too large.
+        That is, if the column is absent or empty, or, for regression, holds anything that is not a
+        number, not finite or too large.
         """
         _check_table(frame)
         try:
@@ -279,12 +324,18 @@ class Encoder:
     def surprises(self, frame: pl.DataFrame) -> list[str]:
         """What in new rows the model was not taught, a line each.
 
-        Categories that training did not have (they are encoded as none of those that it had), gaps in columns that had none,
-        cells that cannot be read, numbers and dates that are beyond those of training by more than half of their range, and a
-        target that is there but cannot be compared with predictions. For tables that ``encode`` accepts, strict or not.
+        Categories that training did not have (they are encoded as none of those that it had), gaps
+        in columns that had none, cells that cannot be read, numbers and dates that are beyond those
+        of training by more than half of their range, and a target that is there but cannot be
+        compared with predictions. For tables that ``encode`` accepts, strict or not.
         """
         _check_table(frame)
-        lines = [line for column in self.columns if column.name in frame.columns for line in column.surprises(frame[column.name])]
+        lines = [
+            line
+            for column in self.columns
+            if column.name in frame.columns
+            for line in column.surprises(frame[column.name])
+        ]
         if self.target in frame.columns and _given(frame[self.target]).any():
             try:
                 self._targets(frame)
@@ -306,23 +357,37 @@ class Encoder:
     def as_dict(self) -> dict[str, Any]:
         """The encoder in the types of JSON."""
         columns = [
-            asdict(column) | ({"categories": list(column.categories)} if isinstance(column, Category) else {})
+            asdict(column)
+            | ({"categories": list(column.categories)} if isinstance(column, Category) else {})
             for column in self.columns
         ]
-        return {"target": self.target, "task": self.task, "columns": columns, "notes": list(self.notes)}
+        return {
+            "target": self.target,
+            "task": self.task,
+            "columns": columns,
+            "notes": list(self.notes),
+        }
 
     @staticmethod
     def from_dict(data: Any) -> Encoder:
-        """The encoder that ``as_dict`` gave, checked: the file it comes from may be a stranger's."""
-        target, task, columns, notes = _fields(data, {"target": str, "task": str, "columns": list, "notes": list}, "the encoder")
+        """The encoder that ``as_dict`` gave, checked: the file it comes from may be a
+        stranger's.
+        """
+        target, task, columns, notes = _fields(
+            data, {"target": str, "task": str, "columns": list, "notes": list}, "the encoder"
+        )
         if task not in TASKS:
-            raise ModelFileError(f"the encoder's task must be one of {', '.join(TASKS)}, got {task!r}")
+            raise ModelFileError(
+                f"the encoder's task must be one of {', '.join(TASKS)}, got {task!r}"
+            )
         if not columns or not all(type(note) is str for note in notes):
             raise ModelFileError("the encoder must have columns, and its notes must be text")
         restored = tuple(_restored(column) for column in columns)
         names = [column.name for column in restored]
         if len(set(names)) < len(names) or target in names:
-            raise ModelFileError("the encoder's columns must have names of their own, and the target is none of them")
+            raise ModelFileError(
+                "the encoder's columns must have names of their own, and the target is none of them"
+            )
         return Encoder(target, task, restored, tuple(notes))
 
 
@@ -335,7 +400,9 @@ def _learn(column: pl.Series, whole: pl.Series, notes: list[str]) -> Number | Ca
     if len(given) == 0:
         notes.append(f"column {name!r} is left out: it has no values")
         return None
-    if given.dtype == library.Boolean or isinstance(given.dtype, library.Categorical | library.Enum):
+    if given.dtype == library.Boolean or isinstance(
+        given.dtype, library.Categorical | library.Enum
+    ):
         return _learn_category(name, given, gaps, notes)
     numbers = _nearly(given, _numbers(given))
     days = None if numbers is not None else _nearly(given, _days(given))
@@ -344,7 +411,11 @@ def _learn(column: pl.Series, whole: pl.Series, notes: list[str]) -> Number | Ca
     if hint is not None:
         more: list[str] = []
         learned = _learn_category(name, given, gaps, more)
-        outcome = "is taken as text and left out" if learned is None else f"is taken as text, {len(learned.categories)} categories"
+        outcome = (
+            "is taken as text and left out"
+            if learned is None
+            else f"is taken as text, {len(learned.categories)} categories"
+        )
         notes += [f"{hint}, so it {outcome}", *(more if learned else [])]
         return learned
     if values is None:
@@ -368,7 +439,9 @@ def _learn(column: pl.Series, whole: pl.Series, notes: list[str]) -> Number | Ca
     median = values.quantile(0.5, interpolation="lower")
     assert median is not None  # there are values
     ends = values.to_numpy()
-    return Number(name, float(median), gaps, varies, numbers is None, float(ends.min()), float(ends.max()))
+    return Number(
+        name, float(median), gaps, varies, numbers is None, float(ends.min()), float(ends.max())
+    )
 
 
 def _learn_category(name: str, given: pl.Series, gaps: bool, notes: list[str]) -> Category | None:
@@ -378,11 +451,18 @@ def _learn_category(name: str, given: pl.Series, gaps: bool, notes: list[str]) -
         notes.append(f"column {name!r} is left out: it is always {categories[0]!r}")
         return None
     if _are_names(len(categories), len(given)):
-        notes.append(f"column {name!r} is left out: {len(categories)} different texts in {len(given)} rows are no categories")
+        notes.append(
+            f"column {name!r} is left out: {len(categories)} different texts in "
+            f"{len(given)} rows are no categories"
+        )
         return None
     if len(categories) > MOST_CATEGORIES:
-        notes.append(f"column {name!r}: {MOST_CATEGORIES} of {len(categories)} categories are features, the most frequent ones")
-        order = sorted(zip(-counts["count"].to_numpy(), categories, strict=True))  # equally frequent ones: by name
+        notes.append(
+            f"column {name!r}: {MOST_CATEGORIES} of {len(categories)} categories are "
+            "features, the most frequent ones"
+        )
+        # equally frequent ones: by name
+        order = sorted(zip(-counts["count"].to_numpy(), categories, strict=True))
         categories = [category for _, category in order[:MOST_CATEGORIES]]
     return Category(name, tuple(sorted(categories)), gaps)
 
@@ -390,22 +470,29 @@ def _learn_category(name: str, given: pl.Series, gaps: bool, notes: list[str]) -
 def _task(column: pl.Series, task: str | None, notes: list[str]) -> str:
     """What kind of prediction the values of the target call for."""
     name, library = column.name, polars()
-    labels = column.dtype == library.Boolean or isinstance(column.dtype, library.Categorical | library.Enum)
+    labels = column.dtype == library.Boolean or isinstance(
+        column.dtype, library.Categorical | library.Enum
+    )
     numbers = None if labels and task is None else _all_read(column, _numbers(column))
     if task == "regression" or (task is None and numbers is not None):
         values = _target_numbers(column).drop_nulls()
         different = values.unique()
         if len(different) == 1:
-            raise InputError(f"column {name!r} is always {different[0]:.15g}: there is nothing to predict")
+            raise InputError(
+                f"column {name!r} is always {different[0]:.15g}: there is nothing to predict"
+            )
         whole = bool((different == different.floor()).all())
         if task is None and whole and len(different) <= min(FEW_LABELS, len(values) / 2):
             notes.append(
-                f"column {name!r} has only {len(different)} different values, whole numbers, and is predicted as a number; "
+                f"column {name!r} has only {len(different)} different values, whole numbers, and "
+                "is predicted as a number; "
                 f"if they are classes, say task='classification' (--task classification)"
             )
         rounded = _rounded_hint(column) if task is None else None
         if rounded is not None:
-            notes.append(f"{rounded}; if they are classes, say task='classification' (--task classification)")
+            notes.append(
+                f"{rounded}; if they are classes, say task='classification' (--task classification)"
+            )
         if isinstance(column.dtype, library.Duration):
             notes.append(f"column {name!r} holds durations, which become days")
         return "regression"
@@ -417,8 +504,13 @@ def _task(column: pl.Series, task: str | None, notes: list[str]) -> str:
         texts = _texts(column)
         none = texts.is_not_null() & ~_are_numbers(texts)
         example = _cell(texts, none if none.any() else texts.is_not_null())
-        no_classes = f"column {name!r} has {len(different)} different texts in {column.count()} rows, which are no classes"
-        raise InputError(f"{hint or f'{no_classes}, such as {example}'}; numbers must be written like 1234.5")
+        no_classes = (
+            f"column {name!r} has {len(different)} different texts in {column.count()} rows, which "
+            "are no classes"
+        )
+        raise InputError(
+            f"{hint or f'{no_classes}, such as {example}'}; numbers must be written like 1234.5"
+        )
     if hint is not None:
         notes.append(f"{hint}, so it is taken as text, {len(different)} classes")
     return "classification"
@@ -432,7 +524,9 @@ def _target_numbers(column: pl.Series) -> pl.Series:
     _check_finite(values)
     large = values.filter((values.abs() > LARGEST).fill_null(False))
     if len(large):
-        raise InputError(f"column {column.name!r} is too large ({large[0]:g}); give it in other units")
+        raise InputError(
+            f"column {column.name!r} is too large ({large[0]:g}); give it in other units"
+        )
     return values
 
 
@@ -455,13 +549,17 @@ def _only(column: pl.Series, given: pl.Series) -> pl.Series:
 
 
 def _numbers(column: pl.Series) -> pl.Series | None:
-    """A column as numbers, with nulls for gaps and for text that is none; None if it is of a type that holds no numbers."""
+    """A column as numbers, with nulls for gaps and for text that is none; None if it is of a type
+    that holds no numbers.
+    """
     library = polars()
     if isinstance(column.dtype, library.Categorical | library.Enum):
         column = column.cast(library.String)
     if isinstance(column.dtype, library.Duration):
         return _durations(column)
-    if not (column.dtype.is_numeric() or column.dtype in (library.String, library.Boolean, library.Null)):
+    if not (
+        column.dtype.is_numeric() or column.dtype in (library.String, library.Boolean, library.Null)
+    ):
         return None
     return column.cast(library.Float64, strict=False).fill_nan(None)
 
@@ -474,7 +572,9 @@ def _durations(column: pl.Series) -> pl.Series:
 
 
 def _days(column: pl.Series) -> pl.Series | None:
-    """A column of dates, or of text like 2024-05-31 12:30:00, as days since 1970-01-01; otherwise as ``_numbers``."""
+    """A column of dates, or of text like 2024-05-31 12:30:00, as days since 1970-01-01; otherwise
+    as ``_numbers``.
+    """
     library = polars()
     if isinstance(column.dtype, library.Categorical | library.Enum):
         column = column.cast(library.String)
@@ -511,7 +611,11 @@ def _all_read(column: pl.Series, values: pl.Series | None) -> pl.Series | None:
 
 def _nearly(column: pl.Series, values: pl.Series | None) -> pl.Series | None:
     """The values, if nearly no cell was."""
-    return values if values is not None and values.count() >= max(1.0, _NEARLY * int(_given(column).sum())) else None
+    return (
+        values
+        if values is not None and values.count() >= max(1.0, _NEARLY * int(_given(column).sum()))
+        else None
+    )
 
 
 def _are_numbers(column: pl.Series) -> pl.Series:
@@ -525,8 +629,14 @@ def _number_hint(column: pl.Series) -> str | None:
     if column.dtype != polars().String:
         return None
     plain = _are_numbers(column)
-    if 0 < _NEARLY * column.count() <= plain.sum() < column.count() and _separator_hint(column) is None:
-        return f"column {column.name!r} looks like numbers, but {_cell(column, column.is_not_null() & ~plain)} is none"
+    if (
+        0 < _NEARLY * column.count() <= plain.sum() < column.count()
+        and _separator_hint(column) is None
+    ):
+        return (
+            f"column {column.name!r} looks like numbers, but "
+            f"{_cell(column, column.is_not_null() & ~plain)} is none"
+        )
     return _separator_hint(column)
 
 
@@ -536,15 +646,26 @@ def _separator_hint(column: pl.Series) -> str | None:
         return None
     enough = _NEARLY * column.count()
     plain = _are_numbers(column)
-    comma, groups = (column.str.contains(form).fill_null(False) & ~plain for form in (_COMMA, _GROUPS))
+    comma, groups = (
+        column.str.contains(form).fill_null(False) & ~plain for form in (_COMMA, _GROUPS)
+    )
     readable = plain | comma | groups
-    if plain.sum() < readable.sum() >= enough and (plain.sum() < enough or readable.sum() == column.count()):
+    if plain.sum() < readable.sum() >= enough and (
+        plain.sum() < enough or readable.sum() == column.count()
+    ):
         sure = comma & ~groups
         what = (
-            "decimal commas" if sure.any() else "thousands separators or decimal commas" if comma.any() else "thousands separators"
+            "decimal commas"
+            if sure.any()
+            else "thousands separators or decimal commas"
+            if comma.any()
+            else "thousands separators"
         )
         example = _cell(column, sure if sure.any() else comma | groups)
-        return f"column {column.name!r} looks like numbers with {what}, such as {example}, which are not understood"
+        return (
+            f"column {column.name!r} looks like numbers with {what}, such as {example}, which are "
+            "not understood"
+        )
     return None
 
 
@@ -558,7 +679,9 @@ def _hint(column: pl.Series, numbers: pl.Series | None, days: pl.Series | None) 
 
 
 def _rounded_hint(column: pl.Series) -> str | None:
-    """Whether there are whole numbers that floating point does not tell apart from their neighbours."""
+    """Whether there are whole numbers that floating point does not tell apart from their
+    neighbours.
+    """
     library = polars()
     if column.dtype == library.String:
         large = column.str.contains(_WHOLE).fill_null(False)
@@ -570,8 +693,14 @@ def _rounded_hint(column: pl.Series) -> str | None:
     for row, text in zip(np.flatnonzero(large.to_numpy()).tolist(), texts, strict=True):
         exact = Decimal(text)
         if Decimal(float(exact)) != exact:
-            cell, fate = f"{text} (row {row + 1})", "would be rounded and are most probably identifiers"
-            return f"column {column.name!r} holds whole numbers beyond 2^53, such as {cell}, which {fate}"
+            cell, fate = (
+                f"{text} (row {row + 1})",
+                "would be rounded and are most probably identifiers",
+            )
+            return (
+                f"column {column.name!r} holds whole numbers beyond 2^53, such as {cell}, which "
+                f"{fate}"
+            )
     return None
 
 
@@ -584,7 +713,10 @@ def _date_hint(column: pl.Series) -> str | None:
     dates = understood | column.str.contains(_OTHER_DATE).fill_null(False)
     if 0 < enough <= dates.sum() and understood.sum() < dates.sum():
         example = _cell(column, dates & ~understood)
-        return f"column {column.name!r} looks like dates, such as {example}, of which only the form 2024-05-31 is understood"
+        return (
+            f"column {column.name!r} looks like dates, such as {example}, of which only the form "
+            "2024-05-31 is understood"
+        )
     return None
 
 
@@ -604,7 +736,11 @@ def _new_gaps(column: pl.Series, consequence: str) -> list[str]:
     gaps = len(column) - int(_given(column).sum())
     count = f"all {gaps}" if gaps == len(column) > 1 else f"{gaps} of {len(column)}"
     rows = f"{count} rows {'is a gap' if gaps == 1 else 'are gaps'}"
-    return [f"column {column.name!r}: {rows}, of which training had none; {consequence}"] if gaps else []
+    return (
+        [f"column {column.name!r}: {rows}, of which training had none; {consequence}"]
+        if gaps
+        else []
+    )
 
 
 def _texts(column: pl.Series) -> pl.Series:
@@ -632,7 +768,10 @@ def _words(column: pl.Series) -> pl.Series:
 
 def _check_table(frame: object) -> None:
     if not isinstance(frame, polars().DataFrame):
-        raise InputError(f"frame must be a polars.DataFrame, as mnngp.data.tables.read gives it, got {type(frame).__name__}")
+        raise InputError(
+            "frame must be a polars.DataFrame, as mnngp.data.tables.read gives it, "
+            f"got {type(frame).__name__}"
+        )
     if frame.height == 0:
         raise InputError("the table must have at least one row, it has none")
 
@@ -641,7 +780,11 @@ def _check_column(name: object, frame: pl.DataFrame, why: str = "") -> None:
     if isinstance(name, str) and name in frame.columns:
         return
     near = difflib.get_close_matches(str(name), frame.columns, n=3, cutoff=0.5)
-    known = f"did you mean {_listed(near)}?" if near else f"it has {_listed(frame.columns[:8])}{', …' * (frame.width > 8)}"
+    known = (
+        f"did you mean {_listed(near)}?"
+        if near
+        else f"it has {_listed(frame.columns[:8])}{', …' * (frame.width > 8)}"
+    )
     raise InputError(f"the table has no column {name!r}{why}; {known}")
 
 
@@ -663,7 +806,10 @@ def _not_of_kind(column: pl.Series, dates: bool) -> str:
     """The first value that is not what its column has to be."""
     library = polars()
     wanted = "dates like 2024-05-31" if dates else "numbers"
-    if not (column.dtype == library.String or isinstance(column.dtype, library.Categorical | library.Enum)):
+    if not (
+        column.dtype == library.String
+        or isinstance(column.dtype, library.Categorical | library.Enum)
+    ):
         return f"column {column.name!r} must hold {wanted}, got {column.dtype}"
     unread = _unread(column, _days(column) if dates else _numbers(column))
     row = int(np.flatnonzero(unread.to_numpy())[0])
@@ -677,23 +823,40 @@ def _fields(data: Any, types: Mapping[str, type], what: str) -> list[Any]:
         raise ModelFileError(f"{what} must have the keys {', '.join(types)}")
     for key, kind in types.items():
         if type(data[key]) is not kind:
-            raise ModelFileError(f"{what}: {key} must be of type {kind.__name__}, got {type(data[key]).__name__}")
+            raise ModelFileError(
+                f"{what}: {key} must be of type {kind.__name__}, got {type(data[key]).__name__}"
+            )
     return [data[key] for key in types]
 
 
 def _restored(data: Any) -> Number | Category:
     if type(data) is dict and "categories" in data:
-        name, categories, gaps = _fields(data, {"name": str, "categories": list, "gaps": bool}, "a column of categories")
+        name, categories, gaps = _fields(
+            data, {"name": str, "categories": list, "gaps": bool}, "a column of categories"
+        )
         if not 1 <= len(categories) <= MOST_CATEGORIES:
-            raise ModelFileError(f"column {name!r} must have 1 to {MOST_CATEGORIES} categories, got {len(categories)}")
-        if not all(type(category) is str for category in categories) or len(set(categories)) < len(categories):
+            raise ModelFileError(
+                f"column {name!r} must have 1 to {MOST_CATEGORIES} categories, "
+                f"got {len(categories)}"
+            )
+        if not all(type(category) is str for category in categories) or len(set(categories)) < len(
+            categories
+        ):
             raise ModelFileError(f"the categories of column {name!r} must be different texts")
         return Category(name, tuple(categories), gaps)
     types = {"name": str, "median": float, "gaps": bool, "varies": bool, "dates": bool}
-    bounds = {"low": float, "high": float} if type(data) is dict and {"low", "high"} & set(data) else {}  # version 0.1 had none
+    # version 0.1 had none
+    bounds = (
+        {"low": float, "high": float} if type(data) is dict and {"low", "high"} & set(data) else {}
+    )
     name, median, gaps, varies, dates, *ends = _fields(data, types | bounds, "a column of numbers")
     if not math.isfinite(median) or not (gaps or varies):
         raise ModelFileError(f"column {name!r} must have a finite median and at least one feature")
-    if ends and not (math.isfinite(ends[0]) and ends[0] <= median <= ends[1] and math.isfinite(ends[1])):
-        raise ModelFileError(f"column {name!r} must have finite bounds around its median, got {ends[0]} and {ends[1]}")
+    if ends and not (
+        math.isfinite(ends[0]) and ends[0] <= median <= ends[1] and math.isfinite(ends[1])
+    ):
+        raise ModelFileError(
+            f"column {name!r} must have finite bounds around its median, got "
+            f"{ends[0]} and {ends[1]}"
+        )
     return Number(name, median, gaps, varies, dates, *ends)

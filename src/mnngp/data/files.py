@@ -1,4 +1,6 @@
-"""Files of strangers, read with care: never more than expected, damage is named, and digests are compared."""
+"""Files of strangers, read with care: never more than expected, damage is named, and digests are
+compared.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ _GZIP = b"\x1f\x8b"
 def opened(path: Path) -> Iterator[BufferedIOBase]:
     """The content of a file, unpacked while it is read if it is gzip (whatever its name says).
 
-    Gzip's own checksum is compared when the reader meets the end: read one byte more than you expect.
+    Gzip's own checksum is compared when the reader meets the end: read one byte more than you
+    expect.
     """
     try:
         with path.open("rb") as file:
@@ -46,13 +49,15 @@ def compare(path: Path | str, digest: str, *content: bytes) -> None:
     other = published.owner(f"{algorithm}:{found.hexdigest()}")
     title = {"sha256": "SHA-256", "md5": "MD5"}[algorithm]
     raise DataError(
-        f"{path} is not the published file{f' but {other}' if other else ''}: {title} {found.hexdigest()}, published {wanted}; "
+        f"{path} is not the published file{f' but {other}' if other else ''}: {title} "
+        f"{found.hexdigest()}, published {wanted}; "
         f"replace it, or read data of your own in this format with verify=False"
     )
 
 
 def first_right(attempts: Iterable[Callable[[], Content]]) -> Content:
-    """What the first attempt gives that succeeds: a damaged copy does no harm where there is a good one.
+    """What the first attempt gives that succeeds: a damaged copy does no harm where there is a good
+    one.
 
     If all fail, the first failure is raised; there has to be at least one attempt.
     """

@@ -11,7 +11,8 @@ VARIABLE = "MNNGP_DATA"
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder to look in: the argument, else the environment variable ``MNNGP_DATA``, else the user's cache folder.
+    """The folder to look in: the argument, else the environment variable ``MNNGP_DATA``, else the
+    user's cache folder.
 
     >>> data_folder("data").name
     'data'
@@ -27,6 +28,7 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
         import pooch
     except ImportError as error:
         raise MissingExtraError(
-            f'say where the data is, by folder=... or {VARIABLE}, or install pooch for a cache: pip install "mnngp[experiments]"'
+            f"say where the data is, by folder=... or {VARIABLE}, or install pooch for a cache: "
+            'pip install "mnngp[experiments]"'
         ) from error
     return Path(pooch.os_cache("mnngp"))

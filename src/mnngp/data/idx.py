@@ -1,4 +1,5 @@
-"""The IDX format of MNIST: two zeros, a type, the number of dimensions, each dimension as four bytes, then the bytes themselves.
+"""The IDX format of MNIST: two zeros, a type, the number of dimensions, each dimension as four
+bytes, then the bytes themselves.
 
 It is described at the foot of MNIST's home page. Here the type is always 8 (unsigned bytes).
 """
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from mnngp.data.files import compare, opened
 from mnngp.errors import DataError
 
-LARGEST = 1 << 30  # bytes that a header may announce; EMNIST, the largest of this format, has 0.64 · 10⁹
+# bytes that a header may announce; EMNIST, the largest of this format, has 0.64 · 10⁹
+LARGEST = 1 << 30
 
 
 def names(stem: str) -> tuple[str, ...]:
@@ -28,8 +30,12 @@ def names(stem: str) -> tuple[str, ...]:
     return stem, f"{stem}.gz", dotted, f"{dotted}.gz"
 
 
-def read(path: Path, item: tuple[int, ...], count: int | None, digest: str | None) -> NDArray[np.uint8]:
-    """Read an array of ``count`` items (any number if None) of the given shape, checked to the last byte."""
+def read(
+    path: Path, item: tuple[int, ...], count: int | None, digest: str | None
+) -> NDArray[np.uint8]:
+    """Read an array of ``count`` items (any number if None) of the given shape, checked to the last
+    byte.
+    """
     dimensions = 1 + len(item)
     with opened(path) as file:
         header = file.read(4 * (1 + dimensions))
@@ -37,18 +43,28 @@ def read(path: Path, item: tuple[int, ...], count: int | None, digest: str | Non
             raise DataError(f"{path} is cut off: {len(header)} bytes are no IDX header")
         magic = bytes((0, 0, 8, dimensions))
         if header[:4] != magic:
-            raise DataError(f"{path} is not an IDX file of this kind: it begins with {header[:4].hex()}, not {magic.hex()}")
+            raise DataError(
+                f"{path} is not an IDX file of this kind: it begins with "
+                f"{header[:4].hex()}, not {magic.hex()}"
+            )
         shape: tuple[int, ...] = struct.unpack(f">{dimensions}I", header[4:])
         if shape[1:] != item:
-            raise DataError(f"{path} must hold images of {_times(item)} pixels, it says {_times(shape[1:])}")
+            raise DataError(
+                f"{path} must hold images of {_times(item)} pixels, it says {_times(shape[1:])}"
+            )
         if shape[0] != (count or shape[0]) or shape[0] == 0:
             raise DataError(f"{path} must hold {count or 'some'} items, it says {shape[0]}")
         size = math.prod(shape)
         if size > LARGEST:
-            raise DataError(f"{path} says that it holds {size} bytes, more than {LARGEST} are not read")
+            raise DataError(
+                f"{path} says that it holds {size} bytes, more than {LARGEST} are not read"
+            )
         content = file.read(size + 1)
     if len(content) != size:
-        raise DataError(f"{path} is {'too long' if len(content) > size else 'cut off'}: its header says {size} bytes of data")
+        raise DataError(
+            f"{path} is {'too long' if len(content) > size else 'cut off'}: its header "
+            f"says {size} bytes of data"
+        )
     if digest is not None:
         compare(path, digest, header, content)
     return np.frombuffer(content, np.uint8).reshape(shape)

@@ -27,11 +27,12 @@ _ROWS = 4096  # images that are standardised at a time: the temporaries stay sma
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A collection of images in two parts, ``X``, ``y`` to learn from and ``X_test``, ``y_test`` to test on.
+    """A collection of images in two parts, ``X``, ``y`` to learn from and ``X_test``, ``y_test`` to
+    test on.
 
-    A row of ``X`` is an image, one byte a pixel: 0 to 255, for "digits" 0 to 16. ``row.reshape(shape)`` is the picture; that of
-    CIFAR-10 is (3, 32, 32), a plane for each of red, green and blue. Labels are 0, 1, …, ``classes`` their names. The arrays are
-    read-only.
+    A row of ``X`` is an image, one byte a pixel: 0 to 255, for "digits" 0 to 16.
+    ``row.reshape(shape)`` is the picture; that of CIFAR-10 is (3, 32, 32), a plane for each of red,
+    green and blue. Labels are 0, 1, …, ``classes`` their names. The arrays are read-only.
     """
 
     name: str
@@ -43,7 +44,10 @@ class Images:
     classes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return f"Images({self.name!r}, {len(self.y)} to learn from, {len(self.y_test)} to test on, shape {self.shape})"
+        return (
+            f"Images({self.name!r}, {len(self.y)} to learn from, {len(self.y_test)} to test on, "
+            f"shape {self.shape})"
+        )
 
 
 Found = tuple[Images, list[Path]]  # and the files it was read from
@@ -55,12 +59,15 @@ def load(name: str, folder: str | os.PathLike[str] | None = None, *, verify: boo
     Parameters
     ----------
     name : str
-        Of "digits" every third image (rows 2, 5, 8, … of scikit-learn's 1,797) is for testing, the other 1,198 are to learn from.
+        Of "digits" every third image (rows 2, 5, 8, … of scikit-learn's 1,797) is for testing, the
+        other 1,198 are to learn from.
     folder : path, default=None
-        Where the standard public files are, packed or not, by themselves or in the usual subfolders; torchvision's folders will do.
-        None: what the environment variable ``MNNGP_DATA`` says, or else the user's cache, where ``fetch`` puts them.
+        Where the standard public files are, packed or not, by themselves or in the usual
+        subfolders; torchvision's folders will do. None: what the environment variable
+        ``MNNGP_DATA`` says, or else the user's cache, where ``fetch`` puts them.
     verify : bool, default=True
-        Compare the files with the published digests. False: any data in these formats, of as many images as there are.
+        Compare the files with the published digests. False: any data in these formats, of as many
+        images as there are.
 
     Raises
     ------
@@ -79,7 +86,8 @@ def load(name: str, folder: str | os.PathLike[str] | None = None, *, verify: boo
 
 
 def standardised(X: Any) -> NDArray[np.float64]:
-    """Images as the paper has them: each minus its own mean, divided by its own standard deviation, so that ⟨x, x⟩/d = 1.
+    """Images as the paper has them: each minus its own mean, divided by its own standard deviation,
+    so that ⟨x, x⟩/d = 1.
 
     Choose the rows first: a row of bytes becomes eight times as large.
 
@@ -96,9 +104,18 @@ def standardised(X: Any) -> NDArray[np.float64]:
 
 
 def find(name: str, folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """Where ``load`` would read a collection from: a folder or an archive. None: it is not there. Nothing is read or checked."""
+    """Where ``load`` would read a collection from: a folder or an archive. None: it is not there.
+    Nothing is read or checked.
+    """
     chosen = collection(name)
-    return next((source.place for source in _sources(chosen, data_folder(folder), True) if not source.missing), None)
+    return next(
+        (
+            source.place
+            for source in _sources(chosen, data_folder(folder), True)
+            if not source.missing
+        ),
+        None,
+    )
 
 
 @dataclass(frozen=True)
@@ -121,7 +138,10 @@ def located(chosen: Collection, folder: str | os.PathLike[str] | None, verify: b
         return first_right(complete)
     if sources:
         missing = ", ".join(sources[0].missing)
-        raise DataError(f"{chosen.name} in {sources[0].place} is not complete, {missing} is missing; {what_to_do(chosen, root)}")
+        raise DataError(
+            f"{chosen.name} in {sources[0].place} is not complete, {missing} is "
+            f"missing; {what_to_do(chosen, root)}"
+        )
     where = f"is not in {root}" if root.is_dir() else f"was to be in {root}, which is not a folder"
     raise DataError(f"{chosen.name} {where}; {what_to_do(chosen, root)}")
 
@@ -129,7 +149,11 @@ def located(chosen: Collection, folder: str | os.PathLike[str] | None, verify: b
 def _sources(chosen: Collection, root: Path, verify: bool) -> list[_Source]:
     if not chosen.files:
         return []
-    return _cifar_sources(root, verify) if chosen.name == CIFAR10.name else _idx_sources(chosen, root, verify)
+    return (
+        _cifar_sources(root, verify)
+        if chosen.name == CIFAR10.name
+        else _idx_sources(chosen, root, verify)
+    )
 
 
 def what_to_do(chosen: Collection, root: Path) -> str:
@@ -148,7 +172,9 @@ def _digits(chosen: Collection) -> Images:
     return _images(chosen, pixels[~test], labels[~test], pixels[test], labels[test])
 
 
-def _images(chosen: Collection, X: Pixels, y: NDArray[Any], X_test: Pixels, y_test: NDArray[Any]) -> Images:
+def _images(
+    chosen: Collection, X: Pixels, y: NDArray[Any], X_test: Pixels, y_test: NDArray[Any]
+) -> Images:
     parts = X, y.astype(np.int64), X_test, y_test.astype(np.int64)
     for part in parts:
         part.flags.writeable = False
@@ -159,7 +185,10 @@ def _idx_sources(chosen: Collection, root: Path, verify: bool) -> list[_Source]:
     """The subfolders that hold any of the four files."""
     sources = []
     for folder in (root / name for name in chosen.folders):
-        files = {stem: [folder / name for name in idx.names(stem) if (folder / name).is_file()] for stem in chosen.files}
+        files = {
+            stem: [folder / name for name in idx.names(stem) if (folder / name).is_file()]
+            for stem in chosen.files
+        }
         if any(files.values()):
             missing = [stem for stem, paths in files.items() if not paths]
             sources.append(_Source(folder, missing, partial(_read_idx, chosen, files, verify)))
@@ -169,12 +198,16 @@ def _idx_sources(chosen: Collection, root: Path, verify: bool) -> list[_Source]:
 def _read_idx(chosen: Collection, files: dict[str, list[Path]], verify: bool) -> Found:
     arrays, used = [], []
     for stem, paths in files.items():
-        array, path = first_right([partial(read_part, chosen, stem, path, verify) for path in paths])
+        array, path = first_right(
+            [partial(read_part, chosen, stem, path, verify) for path in paths]
+        )
         arrays.append(array)
         used.append(path)
     for images, labels, path in zip(arrays[::2], arrays[1::2], used[1::2], strict=True):
         if len(images) != len(labels):
-            raise DataError(f"{path} must hold {len(images)} labels, one for each image, it holds {len(labels)}")
+            raise DataError(
+                f"{path} must hold {len(images)} labels, one for each image, it holds {len(labels)}"
+            )
     X, y, X_test, y_test = arrays
     return _images(chosen, X.reshape(len(X), -1), y, X_test.reshape(len(X_test), -1), y_test), used
 
@@ -197,9 +230,17 @@ def _cifar_sources(root: Path, verify: bool) -> list[_Source]:
             for folder in (place / version.folder, place):
                 missing = [name for name in version.digests if not (folder / name).is_file()]
                 if len(missing) < len(version.digests):
-                    folders.append(_Source(folder, missing, partial(read_cifar, version, folder, verify)))
+                    folders.append(
+                        _Source(folder, missing, partial(read_cifar, version, folder, verify))
+                    )
             if (place / version.archive).is_file():
-                archives.append(_Source(place / version.archive, [], partial(read_cifar, version, place / version.archive, verify)))
+                archives.append(
+                    _Source(
+                        place / version.archive,
+                        [],
+                        partial(read_cifar, version, place / version.archive, verify),
+                    )
+                )
     return folders + archives
 
 

@@ -1,8 +1,9 @@
 """What the public image collections are: names, sizes, homes, and the digests of their files.
 
-Digests are of the content, unpacked, so that a file counts as the same however it was compressed (Debian, for one, packs anew).
-They were computed from the files themselves and agree with those that others publish; of CIFAR-10's Python version only the MD5
-that torchvision publishes are known to us. What is downloaded is also checked as it is served, before it gets its name.
+Digests are of the content, unpacked, so that a file counts as the same however it was compressed
+(Debian, for one, packs anew). They were computed from the files themselves and agree with those
+that others publish; of CIFAR-10's Python version only the MD5 that torchvision publishes are known
+to us. What is downloaded is also checked as it is served, before it gets its name.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ Digests = Mapping[str, str]  # "algorithm:hexadecimal" of each file
 class Collection:
     """A public collection of images, in two parts: to learn from and to test on.
 
-    ``files`` are those of its main format, with the digests of their content; ``served`` are those that its home offers, by their
-    place in the data folder, with the digests of what is sent.
+    ``files`` are those of its main format, with the digests of their content; ``served`` are those
+    that its home offers, by their place in the data folder, with the digests of what is sent.
     """
 
     name: str
@@ -65,7 +66,18 @@ MNIST = Collection(
 FASHION = Collection(
     "fashion-mnist",
     shape=(28, 28),
-    classes=("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    classes=(
+        "T-shirt/top",
+        "Trouser",
+        "Pullover",
+        "Dress",
+        "Coat",
+        "Sandal",
+        "Shirt",
+        "Sneaker",
+        "Bag",
+        "Ankle boot",
+    ),
     train=60000,
     test=10000,
     home="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -88,7 +100,18 @@ FASHION = Collection(
 CIFAR10 = Collection(
     "cifar10",
     shape=(3, 32, 32),
-    classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    classes=(
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ),
     train=50000,
     test=10000,
     home="https://www.cs.toronto.edu/~kriz/",
@@ -101,7 +124,9 @@ CIFAR10 = Collection(
         "data_batch_5.bin": "sha256:755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
         "test_batch.bin": "sha256:8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
     },
-    served={"cifar-10-binary.tar.gz": "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"},
+    served={
+        "cifar-10-binary.tar.gz": "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
+    },
     megabytes=170,
 )
 
@@ -131,7 +156,9 @@ def collection(name: object) -> Collection:
 
 
 def owner(digest: str) -> str | None:
-    """Which published file has that digest: MNIST and Fashion-MNIST have files of the same names."""
+    """Which published file has that digest: MNIST and Fashion-MNIST have files of the same
+    names.
+    """
     for known in COLLECTIONS.values():
         for file, published in known.files.items():
             if published == digest:

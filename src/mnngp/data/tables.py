@@ -16,7 +16,23 @@ if TYPE_CHECKING:
     import polars as pl
 
 TEXT, TABBED, PARQUET = (".csv", ".txt", ".data"), (".tsv", ".tab"), (".parquet", ".pq")
-GAPS = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None", "?")
+GAPS = (
+    "",
+    "NA",
+    "N/A",
+    "n/a",
+    "#N/A",
+    "<NA>",
+    "NaN",
+    "nan",
+    "NAN",
+    "-nan",
+    "NULL",
+    "Null",
+    "null",
+    "None",
+    "?",
+)
 _SEPARATORS = (",", ";", "\t", "|")
 _SAMPLE, _RECORDS = 1 << 16, 20  # characters and records that the separator is guessed from
 
@@ -33,11 +49,12 @@ def polars() -> Any:
 def read(path: str | os.PathLike[str]) -> pl.DataFrame:
     """Read a table from a CSV file (.csv, .tsv, .txt) or a Parquet file.
 
-    A CSV file has a header, is UTF-8 (with or without a mark at its beginning), and is separated by commas, semicolons, tabs or
-    bars. Its columns are text with spaces around it removed and gaps (nothing, ``NA``, ``NaN``, ``null``, ``?``, …) as nulls; what
-    they mean is for the ``Encoder`` to learn, from the rows that a model is fitted to. All lines have as many fields as the header,
-    blank ones aside. An unnamed first column that counts the rows, as pandas writes it, is left out. Text in a Parquet file has a
-    type already: those columns are categories.
+    A CSV file has a header, is UTF-8 (with or without a mark at its beginning), and is separated by
+    commas, semicolons, tabs or bars. Its columns are text with spaces around it removed and gaps
+    (nothing, ``NA``, ``NaN``, ``null``, ``?``, …) as nulls; what they mean is for the ``Encoder``
+    to learn, from the rows that a model is fitted to. All lines have as many fields as the header,
+    blank ones aside. An unnamed first column that counts the rows, as pandas writes it, is left
+    out. Text in a Parquet file has a type already: those columns are categories.
 
     Raises
     ------
@@ -54,7 +71,10 @@ def read(path: str | os.PathLike[str]) -> pl.DataFrame:
     if not path.is_file():
         raise DataError(f"{path} is not a file")
     if suffix not in TEXT + TABBED + PARQUET:
-        raise DataError(f"{path} must end in one of {', '.join(TEXT + TABBED + PARQUET)}; save the table as one of these")
+        raise DataError(
+            f"{path} must end in one of {', '.join(TEXT + TABBED + PARQUET)}; save the "
+            "table as one of these"
+        )
     try:
         frame = _parquet(library, path) if suffix in PARQUET else _text(library, path)
     except OSError as error:
@@ -81,13 +101,17 @@ def _text(library: Any, path: Path) -> pl.DataFrame:
     separator = "\t" if path.suffix.lower() in TABBED else _separator(text)
     names = _header(path, text, separator)
     _check_widths(path, lines, separator, len(names))
-    frame: pl.DataFrame = library.read_csv(io.BytesIO(text.encode()), separator=separator, infer_schema_length=0)
+    frame: pl.DataFrame = library.read_csv(
+        io.BytesIO(text.encode()), separator=separator, infer_schema_length=0
+    )
     if frame.width != len(names):
         raise DataError(f"{path}: the header has {len(names)} columns, the table {frame.width}")
     frame.columns = [str(number) for number in range(len(names))]
     frame = frame.with_columns(library.all().str.strip_chars())
     frame = frame.with_columns(library.when(~library.all().is_in(GAPS)).then(library.all()))
-    if not names[0] and frame["0"].to_list() in ([str(i + first) for i in range(frame.height)] for first in (0, 1)):
+    if not names[0] and frame["0"].to_list() in (
+        [str(i + first) for i in range(frame.height)] for first in (0, 1)
+    ):
         frame, names = frame.drop("0"), names[1:]
     if "" in names:
         raise DataError(f"{path}: column {names.index('') + 1} has no name")
@@ -103,7 +127,10 @@ def _decoded(path: Path) -> str:
         text = data.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
         number = data.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{path} is not UTF-8 text: byte {data[error.start]:#04x} in line {number}; save it as UTF-8") from error
+        raise DataError(
+            f"{path} is not UTF-8 text: byte {data[error.start]:#04x} in line "
+            f"{number}; save it as UTF-8"
+        ) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -117,12 +144,17 @@ def _without_blank_lines(text: str) -> str:
 
 
 def _separator(text: str) -> str:
-    """The separator that divides the first lines into as many fields as the header has, and into the most."""
+    """The separator that divides the first lines into as many fields as the header has, and into
+    the most.
+    """
     sample = text[:_SAMPLE]
     scores = {}
     for separator in _SEPARATORS:
         try:
-            widths = [len(record) for record in islice(csv.reader(io.StringIO(sample), delimiter=separator), _RECORDS)]
+            widths = [
+                len(record)
+                for record in islice(csv.reader(io.StringIO(sample), delimiter=separator), _RECORDS)
+            ]
         except csv.Error:
             continue
         if len(sample) < len(text) and len(widths) > 1:
@@ -139,7 +171,10 @@ def _header(path: Path, text: str, separator: str) -> list[str]:
         raise DataError(f"{path}: the header cannot be read: {error}") from error
     twice = sorted({name for name in names if name and names.count(name) > 1})
     if twice:
-        raise DataError(f"{path} has more than one column {', '.join(map(repr, twice))}; every column needs a name of its own")
+        raise DataError(
+            f"{path} has more than one column {', '.join(map(repr, twice))}; every "
+            "column needs a name of its own"
+        )
     return names
 
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_SUBMODULES = ("cells", "cluster", "figures", "paper", "protocol", "report", "runner", "selection", "store", "tables")
+_SUBMODULES = (
+    "cells",
+    "cluster",
+    "figures",
+    "paper",
+    "protocol",
+    "report",
+    "runner",
+    "selection",
+    "store",
+    "tables",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,15 +1,17 @@
-"""What a cell computes: fit a network to the training images of a split, and score it on the others.
+"""What a cell computes: fit a network to the training images of a split, and score it on the
+others.
 
-*Infinite width.* The angles between the images of a split are computed once (``kernels.sphere``) and serve every network. What is
-left of a cell is a short series for each pair of images, one factorisation, and one product. Variances are not computed: they would
-cost more than all the rest.
+*Infinite width.* The angles between the images of a split are computed once (``kernels.sphere``)
+and serve every network. What is left of a cell is a short series for each pair of images, one
+factorisation, and one product. Variances are not computed: they would cost more than all the rest.
 
-*Finite width.* Networks of one shape are trained together (``mnngp.finite``). All networks of a repeat begin with the same random
-numbers, times their standard deviations, and see the training images in the same order: what differs between them is what the
-protocol says.
+*Finite width.* Networks of one shape are trained together (``mnngp.finite``). All networks of a
+repeat begin with the same random numbers, times their standard deviations, and see the training
+images in the same order: what differs between them is what the protocol says.
 
-*Log loss.* Probabilities are the softmax of a times the posterior means, or outputs, with the one a ≥ 0 that has the least log loss
-on the validation images; it is reported for them and for the test images.
+*Log loss.* Probabilities are the softmax of a times the posterior means, or outputs, with the one a
+≥ 0 that has the least log loss on the validation images; it is reported for them and for the test
+images.
 """
 
 from __future__ import annotations
@@ -39,9 +41,12 @@ Labels = NDArray[np.int64]
 Step = Callable[..., None]  # is called now and then, and raises if somebody wants the sweep to end
 Outcome = dict[str, Any]  # the fields of a result that are not known before
 _CLASSES = 10
-_KEPT = 1 << 31  # bytes of angles that are kept for all networks of a split; more are computed for each anew
-_PART = 1 << 17  # pairs of images at a time, which stay in a core's cache; for many training images more,
-_ROWS = layout.TASK  # because rows come in multiples of these: so products are the same, kept or not
+# bytes of angles that are kept for all networks of a split; more are computed for each anew
+_KEPT = 1 << 31
+# pairs of images at a time, which stay in a core's cache; for many training images more,
+_PART = 1 << 17
+# because rows come in multiples of these: so products are the same, kept or not
+_ROWS = layout.TASK
 _SHARPEST = 1e6
 _TOLD = 3  # warnings of a cell
 
@@ -67,17 +72,25 @@ class Prepared:
     ``kinds`` are those of the networks to come: what others would need is not computed.
     """
 
-    def __init__(self, protocol: Protocol, images: Images, test: Test, split: Split, kinds: Collection[str]) -> None:
+    def __init__(
+        self, protocol: Protocol, images: Images, test: Test, split: Split, kinds: Collection[str]
+    ) -> None:
         self.images = _Split(protocol, images, test, split)
         self.infinite = _Infinite(protocol, self.images) if set(kinds) - {"finite"} else None
         self.finite = _Finite(protocol, self.images) if "finite" in kinds else None
-        # The paper raises the noise where a matrix cannot be factored; ``noise_var`` and ``attempts`` tell. Else it is a warning.
-        self.expected: tuple[type[NoiseWarning], ...] = (NoiseWarning,) if protocol.policy == "paper" else ()
+        # The paper raises the noise where a matrix cannot be factored; ``noise_var`` and
+        # ``attempts`` tell. Else it is a warning.
+        self.expected: tuple[type[NoiseWarning], ...] = (
+            (NoiseWarning,) if protocol.policy == "paper" else ()
+        )
 
-    def outcomes(self, groups: Sequence[Group], step: Step) -> Iterator[tuple[Group, int, Outcome, float]]:
+    def outcomes(
+        self, groups: Sequence[Group], step: Step
+    ) -> Iterator[tuple[Group, int, Outcome, float]]:
         """Compute the cells of some groups: each with its depth, its outcome and its seconds.
 
-        Networks of finite width must be of one shape; each takes its share of the time. What fails is an outcome, too.
+        Networks of finite width must be of one shape; each takes its share of the time. What fails
+        is an outcome, too.
         """
         if self.finite is not None and groups[0].kind == "finite":
             start = time.perf_counter()
@@ -89,23 +102,32 @@ class Prepared:
         for group in groups:
             for depth in group.depths:
                 start = time.perf_counter()
-                (outcome,) = self._caught(lambda group=group, depth=depth: [self.infinite.cell(group, depth, step)])  # type: ignore[misc, union-attr]
+                (outcome,) = self._caught(
+                    lambda group=group, depth=depth: [self.infinite.cell(group, depth, step)]
+                )  # type: ignore[misc, union-attr]
                 yield group, depth, outcome, time.perf_counter() - start
 
     def _caught(self, compute: Callable[[], list[Outcome]], count: int = 1) -> list[Outcome]:
-        """What it computes, with what it warned of; an error is an outcome, whatever it is: the other cells go on."""
+        """What it computes, with what it warned of; an error is an outcome, whatever it is: the
+        other cells go on.
+        """
         with heard() as warned:
             try:
                 outcomes = compute()
             except Exception as error:
-                text = f"{type(error).__name__}: {error}".encode(errors="replace").decode()  # without lone surrogates
+                # without lone surrogates
+                text = f"{type(error).__name__}: {error}".encode(errors="replace").decode()
                 outcomes = [{"status": "failed", "error": text}] * count
-        warning = _text(text for category, text in warned if not issubclass(category, self.expected))
+        warning = _text(
+            text for category, text in warned if not issubclass(category, self.expected)
+        )
         return [outcome | {"warning": warning} for outcome in outcomes]
 
 
 def _text(warned: Iterable[str]) -> str | None:
-    """Warnings as one text, a line for each. A deep network may have one for each layer: the first ones tell."""
+    """Warnings as one text, a line for each. A deep network may have one for each layer: the first
+    ones tell.
+    """
     lines = list(dict.fromkeys(" ".join(text.split()) for text in warned))
     more = [f"… and {len(lines) - _TOLD} more of the kind"] if len(lines) > _TOLD else []
     return "\n".join(lines[:_TOLD] + more) or None
@@ -113,7 +135,8 @@ def _text(warned: Iterable[str]) -> str | None:
 
 @contextmanager
 def limited(small: bool, kinds: Collection[str]) -> Iterator[None]:
-    """The threads of the libraries that compute cells: one if a cell is ``small``, and several run side by side.
+    """The threads of the libraries that compute cells: one if a cell is ``small``, and several run
+    side by side.
 
     PyTorch has its own count, which threads that begin inside inherit.
     """
@@ -136,7 +159,12 @@ class _Split:
 
     def __init__(self, protocol: Protocol, images: Images, test: Test, split: Split) -> None:
         train, validation = rows(protocol, split, len(images.y))
-        self.split, self.train, self.validation, self.test = split, images.X[train], images.X[validation], test
+        self.split, self.train, self.validation, self.test = (
+            split,
+            images.X[train],
+            images.X[validation],
+            test,
+        )
         self.targets = _targets(images.y[train])
         self.labels = np.concatenate([images.y[validation], test.labels])
 
@@ -163,7 +191,11 @@ class _Infinite:
         self.images = images
         self.others = _points(images.validation), images.test.points
         points = _points(images.train)
-        groups = [group for group in protocol.groups if group.split == images.split and group.width is None]
+        groups = [
+            group
+            for group in protocol.groups
+            if group.split == images.split and group.width is None
+        ]
         several = sum(len(group.depths) for group in groups) > 1
         keep = several and 8 * len(points) * (len(points) // 2 + len(images.labels)) <= _KEPT
         self.points = sphere.on_sphere(points, sphere.window(self.others[0], points), keep=keep)
@@ -180,11 +212,20 @@ class _Infinite:
 
     def _posterior(self, group: Group, depth: int, step: Step) -> Posterior:
         noise = np.full(len(self.points), self.noise_var)
-        return Posterior.on(group.kernel(depth), self.points, self.images.targets, noise, policy=self.policy, progress=step)
+        return Posterior.on(
+            group.kernel(depth),
+            self.points,
+            self.images.targets,
+            noise,
+            policy=self.policy,
+            progress=step,
+        )
 
     def _mean(self, posterior: Posterior, step: Step) -> Matrix:
         """The posterior means at the other images, a part of them at a time."""
-        curve = sphere.curve(posterior._network, float(self.points.square_lengths[0]), self.points.window)
+        curve = sphere.curve(
+            posterior._network, float(self.points.square_lengths[0]), self.points.window
+        )
         result, n = np.empty((len(self.images.labels), _CLASSES)), len(self.points)
 
         def task(part: tuple[int, int, int]) -> None:
@@ -194,11 +235,16 @@ class _Infinite:
             if self.angles is not None:
                 angles = self.angles[which][start:stop]
             else:
-                angles = sphere.half_angles(Points(some.directions[start:stop], some.square_lengths[start:stop]), self.points)
+                angles = sphere.half_angles(
+                    Points(some.directions[start:stop], some.square_lengths[start:stop]),
+                    self.points,
+                )
             kernel = np.empty_like(angles)
             curve.entries(angles, kernel, contraction=posterior.report.contraction)
             place = start + which * len(self.others[0])
-            result[place : place + len(kernel)] = posterior._mean(kernel, np.full(len(kernel), posterior._deviation[0]))
+            result[place : place + len(kernel)] = posterior._mean(
+                kernel, np.full(len(kernel), posterior._deviation[0])
+            )
 
         height = _ROWS * max(1, _PART // (n * _ROWS))
         parts = [
@@ -218,7 +264,12 @@ class _Finite:
         self.images = images
         self.X, self.validation = _inputs(images.train), _inputs(images.validation)
         self.start, self.order = (
-            int(np.random.SeedSequence([protocol.seed, images.split.repeat, which]).generate_state(1)[0]) for which in (1, 2)
+            int(
+                np.random.SeedSequence([protocol.seed, images.split.repeat, which]).generate_state(
+                    1
+                )[0]
+            )
+            for which in (1, 2)
         )
 
     def cells(self, groups: Sequence[Group], step: Step) -> list[Outcome]:
@@ -243,14 +294,22 @@ class _Finite:
         if first.training.patience is not None:
             validation = self.validation, _targets(self.images.labels[: len(self.validation)])
         training = replace(first.training, seed=self.order)
-        histories = finite.train(networks, self.X, self.images.targets, training, validation=validation, stop=step)
+        histories = finite.train(
+            networks, self.X, self.images.targets, training, validation=validation, stop=step
+        )
         step()
-        outputs = [finite.predict(networks, some) for some in (self.validation, self.images.test.inputs)]
+        outputs = [
+            finite.predict(networks, some) for some in (self.validation, self.images.test.inputs)
+        ]
         scored = []
         for history, own in zip(histories, np.concatenate(outputs, axis=1), strict=True):
-            best = first.training.patience is not None and history.kept > 0  # from before: early stopping has kept it
+            # from before: early stopping has kept it
+            best = first.training.patience is not None and history.kept > 0
             if (history.diverged and not best) or not np.isfinite(own).all():
-                error = f"its loss or its outputs were not finite after {history.kept} of {first.training.epochs} epochs"
+                error = (
+                    f"its loss or its outputs were not finite after {history.kept} of "
+                    f"{first.training.epochs} epochs"
+                )
                 scored.append({"status": "diverged", "error": error})
             else:
                 scored.append(self.images.scores(own.astype(np.float64)))
@@ -277,11 +336,13 @@ def _points(pixels: Matrix) -> Points:
     return Points.of("X", standardised(pixels), np.dtype(np.float64))
 
 
-# --- probabilities ------------------------------------------------------------------------------------------------------
+# --- probabilities --------------------------------------------------------------------------------
 
 
 class Evidence:
-    """Posterior means and the right labels, as the log loss of ``softmax(a · mean)`` needs them, whatever a is."""
+    """Posterior means and the right labels, as the log loss of ``softmax(a · mean)`` needs them,
+    whatever a is.
+    """
 
     def __init__(self, mean: Matrix, labels: Labels) -> None:
         gaps = np.ascontiguousarray(mean.T)  # a class a row: sums over classes are quick
@@ -298,12 +359,16 @@ class Evidence:
         odds *= self.gaps
         expected = odds.sum(axis=0) / total
         odds *= self.gaps
-        return float(np.mean(expected - self.own)), float(np.mean(odds.sum(axis=0) / total - expected**2))
+        return float(np.mean(expected - self.own)), float(
+            np.mean(odds.sum(axis=0) / total - expected**2)
+        )
 
     def sharpness(self) -> float:
-        """The a ≥ 0 with the least log loss, by Newton's method inside a bracket: the loss is convex in a.
+        """The a ≥ 0 with the least log loss, by Newton's method inside a bracket: the loss is
+        convex in a.
 
-        It ends where no more than 10⁻¹⁴ can be gained: if no label is wrong, there is always a little.
+        It ends where no more than 10⁻¹⁴ can be gained: if no label is wrong, there is always a
+        little.
         """
         widest = -float(self.gaps.min())
         if widest == 0.0 or self.slopes(0.0)[0] >= 0.0:

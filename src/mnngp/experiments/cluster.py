@@ -1,21 +1,25 @@
 """The sweep on a Dask cluster: workers compute units, the driver alone writes the store.
 
-*Data.* The protocol and the images travel to a worker once, as a plugin, which the scheduler also gives to workers that join
-later. What the cells of a split share (angles between images) is computed on each worker that computes cells of it, and kept
-there; so a worker is given units of one split as long as there are some.
+*Data.* The protocol and the images travel to a worker once, as a plugin, which the scheduler also
+gives to workers that join later. What the cells of a split share (angles between images) is
+computed on each worker that computes cells of it, and kept there; so a worker is given units of one
+split as long as there are some.
 
-*What may break.* A worker: its units are done again by others; a unit that takes four workers with it is recorded as failed. (The
-driver does this itself. Dask would leave units waiting for a worker that is gone, if there was no other at that moment, and would
-blame units that were only waiting behind the one that was being computed.) The
-scheduler or the driver: what is finished is in the store, and the same command goes on. Several drivers may share a store, as
-several processes may (``runner``).
+*What may break.* A worker: its units are done again by others; a unit that takes four workers with
+it is recorded as failed. (The driver does this itself. Dask would leave units waiting for a worker
+that is gone, if there was no other at that moment, and would blame units that were only waiting
+behind the one that was being computed.) The scheduler or the driver: what is finished is in the
+store, and the same command goes on. Several drivers may share a store, as several processes may
+(``runner``).
 
-*The same numbers.* A unit is computed by the same code as on one machine. Up to ``runner.SMALL`` training images a cell is one
-thread's work in both cases, and the numbers are the same to the last bit on the same kind of machine; above, they are those of a
-process with as many threads as a worker has.
+*The same numbers.* A unit is computed by the same code as on one machine. Up to ``runner.SMALL``
+training images a cell is one thread's work in both cases, and the numbers are the same to the last
+bit on the same kind of machine; above, they are those of a process with as many threads as a worker
+has.
 
-*Security.* Dask sends Python objects, by pickle, between the driver, the scheduler and the workers: whoever can reach one of them
-can run code there. A cluster that is started here listens on the loopback interface only.
+*Security.* Dask sends Python objects, by pickle, between the driver, the scheduler and the workers:
+whoever can reach one of them can run code there. A cluster that is started here listens on the
+loopback interface only.
 """
 
 from __future__ import annotations
@@ -43,7 +47,9 @@ from mnngp.experiments.store import Store
 
 _KEPT = 2  # splits whose angles a worker keeps
 _LOOK = 1.0  # seconds between two looks at which workers there are
-_PATIENCE = 60.0  # seconds for a result, some hundred bytes, to arrive, or for a process on this machine to be started again
+# seconds for a result, some hundred bytes, to arrive, or for a process on this machine to be
+# started again
+_PATIENCE = 60.0
 _ADVICE = "what is finished is kept, and the same command goes on"
 _FAREWELL = 5.0  # seconds for what need not be heard, and for a connection to be closed
 _DEATHS = 3  # workers that may die with a unit, as many as Dask's own allowed-failures
@@ -53,7 +59,9 @@ Computed = list[tuple[Group, int, Outcome, float]]
 
 @contextmanager
 def connected(*, workers: int | None = None, scheduler: str | None = None) -> Iterator[Any]:
-    """A Dask client: of a cluster of processes on this machine, which ends with the context, or of one that runs."""
+    """A Dask client: of a cluster of processes on this machine, which ends with the context, or of
+    one that runs.
+    """
     if scheduler is not None:
         client = client_at(scheduler, "--scheduler")
         try:
@@ -62,13 +70,16 @@ def connected(*, workers: int | None = None, scheduler: str | None = None) -> It
             with suppress(Exception):  # it may be stopped
                 client.close(timeout=_FAREWELL)
     else:
-        # Without limits of memory: what a worker keeps is bounded, and more of it is no reason to end a cell.
+        # Without limits of memory: what a worker keeps is bounded, and more of it is no reason to
+        # end a cell.
         client, cluster = local(1 if workers is None else workers, memory_limit=0)
         with cluster, client:
             yield client
 
 
-def run(protocol: Protocol, store: Store, images: Images, client: Any, watcher: Watcher | None = None) -> None:
+def run(
+    protocol: Protocol, store: Store, images: Images, client: Any, watcher: Watcher | None = None
+) -> None:
     """``runner.run`` on a cluster."""
     _Distributed(protocol, store, images, watcher, client).run()
 
@@ -76,11 +87,14 @@ def run(protocol: Protocol, store: Store, images: Images, client: Any, watcher: 
 class _Distributed(Sweep):
     """The driver."""
 
-    def __init__(self, protocol: Protocol, store: Store, images: Images, watcher: Watcher | None, client: Any) -> None:
+    def __init__(
+        self, protocol: Protocol, store: Store, images: Images, watcher: Watcher | None, client: Any
+    ) -> None:
         super().__init__(protocol, store, images, watcher)
         self.client = client
         self.plugin = _Cells(protocol, images)
-        self.running: dict[str, tuple[Unit, Any, str]] = {}  # units, futures and workers, by the keys of the futures
+        # units, futures and workers, by the keys of the futures
+        self.running: dict[str, tuple[Unit, Any, str]] = {}
         self.events: queue.Queue[Any] = queue.Queue()  # futures that have come to an end
         self.sources: dict[Split, Iterator[Unit]] = {}
         self.homes: dict[str, Split] = {}  # which split a worker is at
@@ -99,7 +113,9 @@ class _Distributed(Sweep):
 
     def _run_open(self) -> bool:
         """Have all units computed that nobody else is computing; whether there were any."""
-        self.sources = {split: self._claimed(split) for split in dict.fromkeys(unit.split for unit in self.open)}
+        self.sources = {
+            split: self._claimed(split) for split in dict.fromkeys(unit.split for unit in self.open)
+        }
         try:
             self._fill()
             any_at_all = bool(self.running)
@@ -111,14 +127,18 @@ class _Distributed(Sweep):
             self._give_up()
 
     def _fill(self) -> None:
-        """Give every worker as much as it has threads for, and one unit more, so that it never waits.
+        """Give every worker as much as it has threads for, and one unit more, so that it never
+        waits.
 
-        A unit whose worker died is computed again by a worker that has nothing else: if that one dies too, it is known of what.
+        A unit whose worker died is computed again by a worker that has nothing else: if that one
+        dies too, it is known of what.
         """
         self._look_for_workers()
         busy = Counter(home for _, _, home in self.running.values())
         alone = {home for unit, _, home in self.running.values() if self.deaths[unit.number]}
-        free = sorted((worker for worker in self.threads if worker not in alone), key=busy.__getitem__)
+        free = sorted(
+            (worker for worker in self.threads if worker not in alone), key=busy.__getitem__
+        )
         emptied, fed = free[: len(self.again)], free[len(self.again) :]
         for worker in emptied:
             if not busy[worker]:
@@ -137,14 +157,17 @@ class _Distributed(Sweep):
         future.add_done_callback(self.events.put)
 
     def _look_for_workers(self) -> None:
-        """Which workers there are, and how many threads each has. Units of workers that are gone go to others."""
+        """Which workers there are, and how many threads each has. Units of workers that are gone go
+        to others.
+        """
         if time.monotonic() < self.looked_at_workers + _LOOK:
             return
         before, self.threads = self.threads, dict(self._ask(self.client.nthreads))
         since = time.monotonic()
         while not self.threads:  # they may be on their way
             self.watcher.no_workers()
-            if self.client.cluster is not None and time.monotonic() > since + _PATIENCE:  # ours: nobody else will start some
+            # ours: nobody else will start some
+            if self.client.cluster is not None and time.monotonic() > since + _PATIENCE:
                 raise ClusterError(f"all workers have died; {_ADVICE}")
             time.sleep(_LOOK)
             self.threads = dict(self._ask(self.client.nthreads))
@@ -161,14 +184,23 @@ class _Distributed(Sweep):
         self._tell(lambda: self.client.cancel([future], force=True))
         self.deaths[unit.number] += died
         if self.deaths[unit.number] > _DEATHS:
-            self._commit(unit, self._results(_failed(unit, f"KilledWorker: {self.deaths[unit.number]} workers died computing it")))
+            self._commit(
+                unit,
+                self._results(
+                    _failed(
+                        unit, f"KilledWorker: {self.deaths[unit.number]} workers died computing it"
+                    )
+                ),
+            )
         else:
             self.again.append(unit)
 
     def _next_unit(self, worker: str) -> Unit | None:
         """A unit of the split that the worker is at; or of one that no worker is at; or of any."""
         taken = set(self.homes.values())
-        for split in sorted(self.sources, key=lambda split: (split != self.homes.get(worker), split in taken)):
+        for split in sorted(
+            self.sources, key=lambda split: (split != self.homes.get(worker), split in taken)
+        ):
             unit = next(self.sources[split], None)
             if unit is not None:
                 if self.homes.get(worker) != split:
@@ -189,8 +221,11 @@ class _Distributed(Sweep):
         unit, _, worker = self.running[future.key]
         if future.status == "error":
             error = future.exception()
-            if isinstance(error, ClusterError | MissingExtraError | LookupError):  # of the worker, not of the cells
-                raise ClusterError(f"the worker at {worker} cannot compute cells: {type(error).__name__}: {error}")
+            # of the worker, not of the cells
+            if isinstance(error, ClusterError | MissingExtraError | LookupError):
+                raise ClusterError(
+                    f"the worker at {worker} cannot compute cells: {type(error).__name__}: {error}"
+                )
             computed = _failed(unit, f"{type(error).__name__}: {error}")
         else:
             try:
@@ -202,8 +237,13 @@ class _Distributed(Sweep):
         self._commit(unit, self._results(computed))
 
     async def _fetched(self, future: Any, worker: str) -> Any:
-        """A result. (If its worker is gone, Dask would wait for one of that name to compute it again.)"""
-        fetching, end = asyncio.ensure_future(self.client.gather(future)), time.monotonic() + _PATIENCE
+        """A result. (If its worker is gone, Dask would wait for one of that name to compute it
+        again.)
+        """
+        fetching, end = (
+            asyncio.ensure_future(self.client.gather(future)),
+            time.monotonic() + _PATIENCE,
+        )
         try:
             while not (await asyncio.wait({fetching}, timeout=_LOOK))[0]:
                 if time.monotonic() > end or worker not in await self.client.nthreads():
@@ -227,7 +267,9 @@ class _Distributed(Sweep):
         return answered(self.client, make, _ADVICE)
 
     def _tell(self, make: Callable[[], Awaitable[Any]]) -> None:
-        """The same where no answer is needed: workers may be dying, with us, and a scheduler may be stopped."""
+        """The same where no answer is needed: workers may be dying, with us, and a scheduler may be
+        stopped.
+        """
         if self.client.status == "running":
             with suppress(Exception):
                 self.client.sync(make, callback_timeout=_FAREWELL)
@@ -238,11 +280,13 @@ def _failed(unit: Unit, error: str) -> Computed:
     return [(group, depth, outcome, 0.0) for group in unit.groups for depth in group.depths]
 
 
-# --- on the workers -----------------------------------------------------------------------------------------------------
+# --- on the workers -------------------------------------------------------------------------------
 
 
 class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
-    """A protocol and its images, on a worker. Each sweep has its own name for them: several may share a cluster."""
+    """A protocol and its images, on a worker. Each sweep has its own name for them: several may
+    share a cluster.
+    """
 
     def __init__(self, protocol: Protocol, images: Images) -> None:
         self.protocol, self.images = protocol, images
@@ -254,7 +298,9 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
         self.kept: OrderedDict[Split, Prepared] = OrderedDict()
         self.lock = threading.Lock()
         # As many cells as the worker has threads run side by side.
-        self.limit = threadpool_limits(limits=1, user_api="blas") if worker.state.nthreads > 1 else None
+        self.limit = (
+            threadpool_limits(limits=1, user_api="blas") if worker.state.nthreads > 1 else None
+        )
 
     def teardown(self, worker: Any) -> None:
         """The sweep is over."""
@@ -278,7 +324,9 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
             return list(data.outcomes(unit.groups, _go_on))
 
     def _alone(self, unit: Unit) -> AbstractContextManager[None]:
-        """The threads of a cell. Cells that overlap must not each set what is the process's, and put it back."""
+        """The threads of a cell. Cells that overlap must not each set what is the process's, and
+        put it back.
+        """
         if self.limit is None:
             return limited(unit.split.n_train <= SMALL, {unit.groups[0].kind})
         if unit.groups[0].kind == "finite":

@@ -1,9 +1,11 @@
-"""The paper's figures and the timings, as Plotly figures: plain dictionaries of ``data`` and ``layout``.
+"""The paper's figures and the timings, as Plotly figures: plain dictionaries of ``data`` and
+``layout``.
 
-``plotly.graph_objects.Figure(figure)`` makes an object of one. Each is a grid of small panels (Plotly's ``layout.grid``), and
-``layout.meta`` says how narrow and how high a panel may be, so that a page can put fewer side by side on a narrow screen. Colours
-are legible on white and on black, and never the only difference: markers and dashes differ too. Names that come from data or
-configuration are escaped, because Plotly reads mark-up in texts.
+``plotly.graph_objects.Figure(figure)`` makes an object of one. Each is a grid of small panels
+(Plotly's ``layout.grid``), and ``layout.meta`` says how narrow and how high a panel may be, so that
+a page can put fewer side by side on a narrow screen. Colours are legible on white and on black, and
+never the only difference: markers and dashes differ too. Names that come from data or configuration
+are escaped, because Plotly reads mark-up in texts.
 """
 
 from __future__ import annotations
@@ -30,7 +32,14 @@ if TYPE_CHECKING:
 
 Figure = dict[str, Any]
 
-BLUE, ORANGE, GREEN, PURPLE, GREY, OCHRE = "#3b82c4", "#d1602f", "#1f9d78", "#a66bb5", "#808890", "#b08a1e"
+BLUE, ORANGE, GREEN, PURPLE, GREY, OCHRE = (
+    "#3b82c4",
+    "#d1602f",
+    "#1f9d78",
+    "#a66bb5",
+    "#808890",
+    "#b08a1e",
+)
 RANK_STYLES = {2: (BLUE, "solid"), 3: (GREEN, "dash"), 4: (ORANGE, "dashdot"), 8: (PURPLE, "dot")}
 STYLES = {  # colour, marker and dash of an activation
     "maxout": (BLUE, "circle", "solid"),
@@ -42,7 +51,8 @@ STYLES = {  # colour, marker and dash of an activation
     "abs": (GREY, "star", "dot"),
 }
 OTHER = (GREY, "x", "dot")
-ASIDE = {"relu": 0.93, "tanh": 1.075}  # shifts in figure 2, so that points of equal height do not hide each other
+# shifts in figure 2, so that points of equal height do not hide each other
+ASIDE = {"relu": 0.93, "tanh": 1.075}
 SIZES = (  # colour and marker, from few training images to many
     ("#3a9c9a", "circle"),
     ("#3b82c4", "square"),
@@ -51,7 +61,8 @@ SIZES = (  # colour and marker, from few training images to many
     ("#a6589f", "x"),
     ("#bd5579", "star"),
 )
-WIDTHS = (("#c98bd0", "diamond"), ("#a66bb5", "cross"), ("#7d4a95", "x"), ("#bd5579", "star"))  # from narrow to wide
+# from narrow to wide
+WIDTHS = (("#c98bd0", "diamond"), ("#a66bb5", "cross"), ("#7d4a95", "x"), ("#bd5579", "star"))
 METHODS = {  # of figure1.csv: name, colour, marker
     "monte_carlo": ("Monte Carlo, a million draws", GREY, "x-thin-open"),
     "printed": ("quadrature on the grid as printed", OCHRE, "triangle-up-open"),
@@ -62,7 +73,7 @@ LEAST_ERROR = 1e-17  # drawn for no error at all, which a logarithmic axis does 
 MOST_PANELS = 36
 
 
-# --- figure 1: F_q and its error ---------------------------------------------------------------------------------------
+# --- figure 1: F_q and its error ------------------------------------------------------------------
 
 
 def moments(ranks: Sequence[int] = (2, 3, 4)) -> Figure:
@@ -94,7 +105,12 @@ def moments(ranks: Sequence[int] = (2, 3, 4)) -> Figure:
                     "showlegend": panel == 1,
                     "x": [where for where, _ in points],
                     "y": [max(abs(error), LEAST_ERROR) for _, error in points],
-                    "marker": {"color": color, "symbol": symbol, "size": 5, "line": {"color": color, "width": 1}},
+                    "marker": {
+                        "color": color,
+                        "symbol": symbol,
+                        "size": 5,
+                        "line": {"color": color, "width": 1},
+                    },
                     "line": {"color": color, "width": 1},
                     "hovertemplate": f"{name}<br>ρ = %{{x:.3f}}: off by %{{y:.1e}}<extra></extra>",
                     **_axes(panel),
@@ -102,12 +118,22 @@ def moments(ranks: Sequence[int] = (2, 3, 4)) -> Figure:
             )
     layout = _panels(
         ["F<sub>q</sub>(ρ), exact", *(f"error of F<sub>{rank}</sub>" for rank in ranks)],
-        {"title": {"text": "correlation ρ"}, "range": [-1.04, 1.04], "tickvals": [-1, -0.5, 0, 0.5, 1]},
+        {
+            "title": {"text": "correlation ρ"},
+            "range": [-1.04, 1.04],
+            "tickvals": [-1, -0.5, 0, 0.5, 1],
+        },
         {
             "type": "log",
             "range": [-17.6, 0.8],
             "tickvals": [1e-16, 1e-12, 1e-8, 1e-4, 1],
-            "ticktext": ["10<sup>−16</sup>", "10<sup>−12</sup>", "10<sup>−8</sup>", "10<sup>−4</sup>", "1"],
+            "ticktext": [
+                "10<sup>−16</sup>",
+                "10<sup>−12</sup>",
+                "10<sup>−8</sup>",
+                "10<sup>−4</sup>",
+                "1",
+            ],
         },
         columns=4,
         least=255,
@@ -127,14 +153,15 @@ def _errors() -> dict[tuple[int, str], list[tuple[float, float]]]:
     return errors
 
 
-# --- figure 2: test accuracy against the number of training images -----------------------------------------------------
+# --- figure 2: test accuracy against the number of training images --------------------------------
 
 
 def accuracy(rows: Iterable[Row], dataset: str) -> Figure | None:
-    """Figure 2: test accuracy against n_t, over all ranks and a panel a rank, with the other activations and the paper's points.
+    """Figure 2: test accuracy against n_t, over all ranks and a panel a rank, with the other
+    activations and the paper's points.
 
-    With a single size, and nothing of the paper's to set it beside, the networks stand side by side instead. None if nothing
-    is complete.
+    With a single size, and nothing of the paper's to set it beside, the networks stand side by side
+    instead. None if nothing is complete.
     """
     rows = [row for row in rows if row.dataset == dataset and row.best and row.best.test_accuracy]
     if not rows:
@@ -148,11 +175,22 @@ def accuracy(rows: Iterable[Row], dataset: str) -> Figure | None:
     for panel, rank in enumerate(panels):
         by_network: dict[tuple[str, str, int | None], list[Row]] = defaultdict(list)
         for row in rows:
-            if row.rank == (rank if row.activation == "maxout" else None) and (row.width is None) == (row.kind != "finite"):
+            if row.rank == (rank if row.activation == "maxout" else None) and (
+                row.width is None
+            ) == (row.kind != "finite"):
                 by_network[row.activation, row.kind, row.width].append(row)
         data += [_ours(line, _style(line[0], rows)) | _axes(panel) for line in by_network.values()]
-        for activation, finite in (("maxout", False), ("relu", False), ("tanh", False), ("maxout", True)):
-            points = [row for row in theirs if row.activation == activation and (row.width is not None) == finite]
+        for activation, finite in (
+            ("maxout", False),
+            ("relu", False),
+            ("tanh", False),
+            ("maxout", True),
+        ):
+            points = [
+                row
+                for row in theirs
+                if row.activation == activation and (row.width is not None) == finite
+            ]
             if points := [row for row in points if rank in (None, row.rank)]:
                 data.append(_papers(points, activation, finite) | _axes(panel))
     _once_in_legend(data)
@@ -172,7 +210,9 @@ def accuracy(rows: Iterable[Row], dataset: str) -> Figure | None:
 
 
 def _style(row: Row, rows: Iterable[Row]) -> tuple[str, str, str]:
-    """Colour, marker and dash: by activation, or by width, from the least to the greatest of those that there are."""
+    """Colour, marker and dash: by activation, or by width, from the least to the greatest of those
+    that there are.
+    """
     color, symbol, dash = STYLES.get(row.activation, OTHER)
     if row.kind != "finite":
         return (color, symbol, dash) if row.kind == "nngp" else (color, f"{symbol}-dot", "longdash")
@@ -186,7 +226,10 @@ def _ours(line: list[Row], style: tuple[str, str, str]) -> Figure:
     name = escape(network_name(activation, line[0].kind, line[0].width))
     best = [row.best for row in line if row.best]
     spreads = [candidate.test_accuracy for candidate in best if candidate.test_accuracy]
-    hover = f"{name}, n<sub>t</sub> = %{{customdata[2]}}<br>%{{y:.4f}}%{{customdata[1]}}<br>%{{customdata[0]}}<extra></extra>"
+    hover = (
+        f"{name}, n<sub>t</sub> = "
+        f"%{{customdata[2]}}<br>%{{y:.4f}}%{{customdata[1]}}<br>%{{customdata[0]}}<extra></extra>"
+    )
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -194,8 +237,15 @@ def _ours(line: list[Row], style: tuple[str, str, str]) -> Figure:
         "legendgroup": f"ours {name}",
         "x": [round(row.n_train * ASIDE.get(activation, 1.0), 2) for row in line],
         "y": [_round(spread.mean) for spread in spreads],
-        "error_y": {"type": "data", "array": [_round(spread.deviation or 0.0) for spread in spreads], "thickness": 1, "width": 3},
-        "customdata": [[escape(model_name(c.setting)), _plus_minus(c), f"{c.setting.n_train:,}"] for c in best],
+        "error_y": {
+            "type": "data",
+            "array": [_round(spread.deviation or 0.0) for spread in spreads],
+            "thickness": 1,
+            "width": 3,
+        },
+        "customdata": [
+            [escape(model_name(c.setting)), _plus_minus(c), f"{c.setting.n_train:,}"] for c in best
+        ],
         "marker": {"color": color, "symbol": symbol, "size": 8},
         "line": {"color": color, "dash": dash, "width": 1.75},
         "hovertemplate": hover,
@@ -210,11 +260,20 @@ def _papers(points: list[Published], activation: str, finite: bool) -> Figure:
         "mode": "markers",
         "name": name,
         "legendgroup": name,
-        "x": [round(row.n_train * (1.0 if finite else ASIDE.get(activation, 1.0)), 2) for row in points],
+        "x": [
+            round(row.n_train * (1.0 if finite else ASIDE.get(activation, 1.0)), 2)
+            for row in points
+        ],
         "y": [row.accuracy for row in points],
         "customdata": [[row.model, f"{row.n_train:,}"] for row in points],
-        "marker": {"color": color, "symbol": f"{symbol}-open", "size": 11, "line": {"color": color, "width": 1.25}},
-        "hovertemplate": f"{name}, n<sub>t</sub> = %{{customdata[1]}}<br>%{{y:.4f}}<br>%{{customdata[0]}}<extra></extra>",
+        "marker": {
+            "color": color,
+            "symbol": f"{symbol}-open",
+            "size": 11,
+            "line": {"color": color, "width": 1.25},
+        },
+        "hovertemplate": f"{name}, n<sub>t</sub> = "
+        f"%{{customdata[1]}}<br>%{{y:.4f}}<br>%{{customdata[0]}}<extra></extra>",
     }
 
 
@@ -224,35 +283,56 @@ def _side_by_side(rows: list[Row]) -> Figure:
     shown = [
         row
         for row in rows
-        if (row.rank is not None) == (ranked and row.activation == "maxout") and (row.width is None) == (row.kind != "finite")
+        if (row.rank is not None) == (ranked and row.activation == "maxout")
+        and (row.width is None) == (row.kind != "finite")
     ]
     data = []
     for row in reversed(shown):
         name = escape(row_name(row))
         trace = _ours([row], _style(row, rows))
-        trace |= {"x": trace["y"], "y": [name], "error_x": trace.pop("error_y"), "mode": "markers", "showlegend": False}
-        trace["hovertemplate"] = f"{name}<br>%{{x:.4f}}%{{customdata[1]}}<br>%{{customdata[0]}}<extra></extra>"
+        trace |= {
+            "x": trace["y"],
+            "y": [name],
+            "error_x": trace.pop("error_y"),
+            "mode": "markers",
+            "showlegend": False,
+        }
+        trace["hovertemplate"] = (
+            f"{name}<br>%{{x:.4f}}%{{customdata[1]}}<br>%{{customdata[0]}}<extra></extra>"
+        )
         data.append(trace)
     y = {"type": "category", "automargin": True, "showgrid": False}
-    layout = _panels([""], {"title": {"text": "test accuracy"}}, y, columns=1, least=250, most=760, height=30 * len(shown) + 20)
+    layout = _panels(
+        [""],
+        {"title": {"text": "test accuracy"}},
+        y,
+        columns=1,
+        least=250,
+        most=760,
+        height=30 * len(shown) + 20,
+    )
     layout["meta"] |= {"paper": False, "by_size": False}
     return {"data": data, "layout": layout}
 
 
-# --- figure 3: validation accuracy over the two variances --------------------------------------------------------------
+# --- figure 3: validation accuracy over the two variances -----------------------------------------
 
 
 def heat_maps(row: Row) -> Figure | None:
-    """Figure 3: mean validation accuracy over (σ_w², σ_b²), a panel a (rank, depth), all on one colour scale.
+    """Figure 3: mean validation accuracy over (σ_w², σ_b²), a panel a (rank, depth), all on one
+    colour scale.
 
-    The ring is the selected candidate. None where there is no grid: fewer than four complete cells in every panel.
+    The ring is the selected candidate. None where there is no grid: fewer than four complete cells
+    in every panel.
     """
     known = [candidate for candidate in row.candidates if candidate.validation_accuracy is not None]
     by_panel: dict[tuple[int | None, int], dict[tuple[float, float], Candidate]] = defaultdict(dict)
     for candidate in known:
         setting = candidate.setting
         # The best one, where networks of finite width differ in something else.
-        by_panel[setting.rank, setting.depth].setdefault((setting.bias_var, setting.weight_var), candidate)
+        by_panel[setting.rank, setting.depth].setdefault(
+            (setting.bias_var, setting.weight_var), candidate
+        )
     if max(map(len, by_panel.values()), default=0) < 4:
         return None
     best = known[0].setting
@@ -260,7 +340,9 @@ def heat_maps(row: Row) -> Figure | None:
     square, shown = ("", math.sqrt) if row.kind == "finite" else ("²", float)
     weights = sorted({candidate.setting.weight_var for candidate in known})
     biases = sorted({candidate.setting.bias_var for candidate in known})
-    panels = _fewer(sorted(by_panel, key=lambda panel: (panel[0] or 0, panel[1])), (best.rank, best.depth))
+    panels = _fewer(
+        sorted(by_panel, key=lambda panel: (panel[0] or 0, panel[1])), (best.rank, best.depth)
+    )
     data: list[Figure] = []
     titles = []
     for panel, (rank, depth) in enumerate(panels):
@@ -270,17 +352,25 @@ def heat_maps(row: Row) -> Figure | None:
             {
                 "type": "heatmap",
                 "name": titles[-1],
-                "z": [[_height(cells.get((bias, weight))) for weight in weights] for bias in biases],
+                "z": [
+                    [_height(cells.get((bias, weight))) for weight in weights] for bias in biases
+                ],
                 "customdata": [
-                    [_details(cells.get((bias, weight)), shown(bias), shown(weight)) for weight in weights] for bias in biases
+                    [
+                        _details(cells.get((bias, weight)), shown(bias), shown(weight))
+                        for weight in weights
+                    ]
+                    for bias in biases
                 ],
                 "coloraxis": "coloraxis",
                 "xgap": 1,
                 "ygap": 1,
                 "hoverongaps": False,
                 "hovertemplate": (
-                    f"{titles[-1]}<br>σ<sub>w</sub>{square} = %{{customdata[0]}}, σ<sub>b</sub>{square} = %{{customdata[1]}}<br>"
-                    "validation <b>%{z:.4f}</b><br>test %{customdata[2]}<br>noise %{customdata[3]}<extra></extra>"
+                    f"{titles[-1]}<br>σ<sub>w</sub>{square} = %{{customdata[0]}}, "
+                    f"σ<sub>b</sub>{square} = %{{customdata[1]}}<br>"
+                    "validation <b>%{z:.4f}</b><br>test %{customdata[2]}<br>noise "
+                    "%{customdata[3]}<extra></extra>"
                 ),
                 **_axes(panel),
             }
@@ -292,31 +382,49 @@ def heat_maps(row: Row) -> Figure | None:
                 "mode": "markers",
                 "x": [weights.index(best.weight_var)],
                 "y": [biases.index(best.bias_var)],
-                "marker": {"size": 11, "color": "rgba(0,0,0,0)", "line": {"width": width, "color": color}},
+                "marker": {
+                    "size": 11,
+                    "color": "rgba(0,0,0,0)",
+                    "line": {"width": width, "color": color},
+                },
                 "hoverinfo": "skip",
                 "showlegend": False,
                 **_axes(panels.index((best.rank, best.depth))),
             }
         )
     x, y = (
-        _levels([shown(value) for value in values]) | {"title": {"text": f"σ<sub>{letter}</sub>{square}"}}
+        _levels([shown(value) for value in values])
+        | {"title": {"text": f"σ<sub>{letter}</sub>{square}"}}
         for values, letter in ((weights, "w"), (biases, "b"))
     )
     depths = max(sum(rank == other for other, _ in panels) for rank, _ in panels)
-    layout = _panels(titles, x, y, columns=min(depths, 6), least=150, most=260, height=150, share=True)
-    values = [candidate.validation_accuracy for candidate in known if candidate.validation_accuracy is not None]
+    layout = _panels(
+        titles, x, y, columns=min(depths, 6), least=150, most=260, height=150, share=True
+    )
+    values = [
+        candidate.validation_accuracy
+        for candidate in known
+        if candidate.validation_accuracy is not None
+    ]
     low, high = min(values), max(values)
     layout["coloraxis"] = {"colorscale": "Viridis", "cmin": _round(low), "cmax": _round(high)}
     layout["coloraxis"]["colorbar"] = {"title": {"text": "validation accuracy"}}
-    layout["meta"]["upper"] = _round(high - 0.25 * (high - low))  # where a colour scale for the best begins
+    # where a colour scale for the best begins
+    layout["meta"]["upper"] = _round(high - 0.25 * (high - low))
     return {"data": data, "layout": layout}
 
 
 def all_heat_maps(rows: Iterable[Row]) -> list[tuple[str, Figure]]:
-    """Figure 3 for every row over all ranks, with a name to choose it by; the largest sizes first."""
+    """Figure 3 for every row over all ranks, with a name to choose it by; the largest sizes
+    first.
+    """
     named = []
     for row in sorted(rows, key=lambda row: -row.n_train):
-        if row.rank is None and (row.width is None) == (row.kind != "finite") and (figure := heat_maps(row)):
+        if (
+            row.rank is None
+            and (row.width is None) == (row.kind != "finite")
+            and (figure := heat_maps(row))
+        ):
             name = f"{dataset_name(row.dataset)}, {row.n_train:,} images, {row_name(row)}"
             named.append((name, figure))
     return named
@@ -337,8 +445,14 @@ def _details(candidate: Candidate | None, bias: float, weight: float) -> list[st
 
 
 def _levels(values: Sequence[float]) -> Figure:
-    """An axis with a step for each value, however far apart they are; at most four of them are written out."""
-    shown = sorted({0, len(values) // 2, len(values) - 1}) if len(values) > 4 else list(range(len(values)))
+    """An axis with a step for each value, however far apart they are; at most four of them are
+    written out.
+    """
+    shown = (
+        sorted({0, len(values) // 2, len(values) - 1})
+        if len(values) > 4
+        else list(range(len(values)))
+    )
     return {
         "tickvals": shown,
         "ticktext": [f"{values[i]:.2g}" for i in shown],
@@ -350,7 +464,9 @@ def _levels(values: Sequence[float]) -> Figure:
     }
 
 
-def _fewer(panels: list[tuple[int | None, int]], best: tuple[int | None, int]) -> list[tuple[int | None, int]]:
+def _fewer(
+    panels: list[tuple[int | None, int]], best: tuple[int | None, int]
+) -> list[tuple[int | None, int]]:
     """At most so many as a page can draw, evenly over the depths, the best among them."""
     if len(panels) <= MOST_PANELS:
         return panels
@@ -362,17 +478,33 @@ def _fewer(panels: list[tuple[int | None, int]], best: tuple[int | None, int]) -
     return [panel for panel in panels if panel[1] in kept]
 
 
-# --- timings -----------------------------------------------------------------------------------------------------------
+# --- timings --------------------------------------------------------------------------------------
 
 
 def timings(results: Iterable[Result]) -> Figure | None:
-    """Median time of a cell against depth, a line a number of training images, a panel an activation; None for a single depth."""
+    """Median time of a cell against depth, a line a number of training images, a panel an
+    activation; None for a single depth.
+    """
     times = defaultdict[int, defaultdict[int, list[float]]]  # by number of images and depth
-    seconds: dict[tuple[str, str, int | None], times] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    seconds: dict[tuple[str, str, int | None], times] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
     for result in results:
         if result.status == "done" and result.seconds:
-            seconds[result.activation, result.kind, result.width][result.n_train][result.depth].append(result.seconds)
-    if len({depth for by_size in seconds.values() for by_depth in by_size.values() for depth in by_depth}) < 2:
+            seconds[result.activation, result.kind, result.width][result.n_train][
+                result.depth
+            ].append(result.seconds)
+    if (
+        len(
+            {
+                depth
+                for by_size in seconds.values()
+                for by_depth in by_size.values()
+                for depth in by_depth
+            }
+        )
+        < 2
+    ):
         return None
     sizes = sorted({size for by_size in seconds.values() for size in by_size})
     data: list[Figure] = []
@@ -391,28 +523,42 @@ def timings(results: Iterable[Result]) -> Figure | None:
                     "customdata": [[len(by_depth[depth])] for depth in depths],
                     "marker": {"color": color, "size": 6, "symbol": symbol},
                     "line": {"color": color, "width": 1.5},
-                    "hovertemplate": f"{size:,} images, depth %{{x}}<br>%{{y:.3g}} s, of %{{customdata[0]:,}} cells<extra></extra>",
+                    "hovertemplate": f"{size:,} images, depth %{{x}}<br>%{{y:.3g}} s, of "
+                    f"%{{customdata[0]:,}} cells<extra></extra>",
                     **_axes(panel),
                 }
             )
     _once_in_legend(data)
     heights = [height for trace in data for height in trace["y"]]
     wide = max(heights) > 10.0 * min(heights)
-    scale = {"type": "log", "dtick": 1, "exponentformat": "power"} if wide else {"rangemode": "tozero"}
+    scale = (
+        {"type": "log", "dtick": 1, "exponentformat": "power"} if wide else {"rangemode": "tozero"}
+    )
     x = {"title": {"text": "hidden layers"}, "rangemode": "tozero"}
     y = {"title": {"text": "seconds a cell"}, "matches": "y"} | scale
     titles = [escape(network_name(*network)) for network in seconds]
-    layout = _panels(titles, x, y, columns=4 if len(titles) % 4 == 0 else 3, least=250, height=230, share=True)
+    layout = _panels(
+        titles, x, y, columns=4 if len(titles) % 4 == 0 else 3, least=250, height=230, share=True
+    )
     return {"data": data, "layout": layout}
 
 
-# --- what they have in common ------------------------------------------------------------------------------------------
+# --- what they have in common ---------------------------------------------------------------------
 
 
 def _panels(
-    titles: Sequence[str], x: Figure, y: Figure, *, columns: int, least: int, height: int, most: int = 640, share: bool = False
+    titles: Sequence[str],
+    x: Figure,
+    y: Figure,
+    *,
+    columns: int,
+    least: int,
+    height: int,
+    most: int = 640,
+    share: bool = False,
 ) -> Figure:
-    """The layout of a grid of panels, each from ``least`` to ``most`` pixels wide, with axes ``x`` and ``y``.
+    """The layout of a grid of panels, each from ``least`` to ``most`` pixels wide, with axes ``x``
+    and ``y``.
 
     With ``share`` their axes are the same, and named at the left and the bottom only.
     """
@@ -436,7 +582,14 @@ def _panels(
             if title
         ],
         "legend": {"orientation": "h"},
-        "meta": {"panels": len(titles), "columns": columns, "least": least, "most": most, "height": height, "share": share},
+        "meta": {
+            "panels": len(titles),
+            "columns": columns,
+            "least": least,
+            "most": most,
+            "height": height,
+            "share": share,
+        },
     }
     for panel in range(len(titles)):
         layout[f"xaxis{_number(panel)}"] = {"anchor": f"y{_number(panel)}", **x}

@@ -1,7 +1,8 @@
 """Table 1 of the paper, as data.
 
-The ``mnngp`` and ``finite`` rows are the authors' own, means of 20 repeats; the ``nngp`` rows are Lee et al.'s (2018), of one
-split. Neither gives a spread. ``bias`` and ``weight`` are variances, but standard deviations in the ``finite`` rows.
+The ``mnngp`` and ``finite`` rows are the authors' own, means of 20 repeats; the ``nngp`` rows are
+Lee et al.'s (2018), of one split. Neither gives a spread. ``bias`` and ``weight`` are variances,
+but standard deviations in the ``finite`` rows.
 """
 
 from __future__ import annotations
@@ -61,13 +62,20 @@ def table1() -> tuple[Published, ...]:
     return tuple(rows)
 
 
-def published(dataset: str, n_train: int, activation: str, *, finite: bool = False) -> Published | None:
+def published(
+    dataset: str, n_train: int, activation: str, *, finite: bool = False
+) -> Published | None:
     """The paper's row for an activation, or for networks of finite width; None where it has none.
 
     >>> published("mnist", 1000, "maxout").accuracy
     0.935
     """
     for row in table1():
-        if (row.dataset, row.n_train, row.activation, row.width is not None) == (dataset, n_train, activation, finite):
+        if (row.dataset, row.n_train, row.activation, row.width is not None) == (
+            dataset,
+            n_train,
+            activation,
+            finite,
+        ):
             return row
     return None

@@ -1,4 +1,5 @@
-"""The protocol of a run: a TOML file that says which data, sizes, repeats and networks, checked on load.
+"""The protocol of a run: a TOML file that says which data, sizes, repeats and networks, checked on
+load.
 
     title = "MNIST, 1,000 images: the paper's grid"
 
@@ -10,9 +11,8 @@
     seed = 0                   # the default
     # test = 2000              # only the first so many test images
 
-    [noise]                    # may be left out: these are the defaults
-    policy = "paper"           # noise_var, times ten whenever the factorisation fails; or "relative"
-    noise_var = 1e-10
+    [noise]                    # may be left out: these are the defaults policy = "paper"
+    # noise_var, times ten whenever the factorisation fails; or "relative" noise_var = 1e-10
 
     [[family]]                 # one or more
     activation = "maxout"      # maxout, relu, leaky_relu, abs, erf, tanh, gelu
@@ -23,22 +23,16 @@
     bias_var = { from = 0.0, to = 2.0, count = 30 }
     # train = [1000]           # only at these of data.train
 
-    [[family]]                 # networks of finite width, initialised as in the paper and trained (needs PyTorch)
-    kind = "finite"
-    width = [5, 50, 500]
-    rank = [2, 3, 4]
-    depth = [1, 5, 9]
-    weight_std = [0.001, 0.1]  # standard deviations, whatever the fan-in
-    bias_std = 0.1
-    optimizer = "adam"         # the defaults; or "sgd"
-    learning_rate = 1e-5       # or several
-    epochs = 200
-    batch_size = 256
-    # patience = 10            # early stopping, on the validation images
+    [[family]]                 # networks of finite width, initialised as in the paper and trained
+    (needs PyTorch) kind = "finite" width = [5, 50, 500] rank = [2, 3, 4] depth = [1, 5, 9]
+    weight_std = [0.001, 0.1]  # standard deviations, whatever the fan-in bias_std = 0.1 optimizer =
+    "adam"         # the defaults; or "sgd" learning_rate = 1e-5       # or several epochs = 200
+    batch_size = 256 # patience = 10            # early stopping, on the validation images
 
-Repeat r shuffles the original training images with ``numpy.random.default_rng(SeedSequence([seed, r]))``; the first n_t train and
-the next n_v validate. A *cell* is one network at one size and repeat. A *group* is the cells that differ in depth alone, a *split*
-a size and a repeat. Of a finite network ``weight_var`` and ``bias_var`` are the squares of its standard deviations.
+Repeat r shuffles the original training images with ``numpy.random.default_rng(SeedSequence([seed,
+r]))``; the first n_t train and the next n_v validate. A *cell* is one network at one size and
+repeat. A *group* is the cells that differ in depth alone, a *split* a size and a repeat. Of a
+finite network ``weight_var`` and ``bias_var`` are the squares of its standard deviations.
 """
 
 from __future__ import annotations
@@ -75,7 +69,17 @@ _KEYS = {
     "data.": {"name", "train", "validation", "repeats", "seed", "test"},
     "noise.": {"policy", "noise_var"},
     "family": {"activation", "kind", "rank", "depth", "weight_var", "bias_var", "train"},
-    "finite": {"activation", "kind", "width", "rank", "depth", "weight_std", "bias_std", "train", *_TRAINING},
+    "finite": {
+        "activation",
+        "kind",
+        "width",
+        "rank",
+        "depth",
+        "weight_std",
+        "bias_std",
+        "train",
+        *_TRAINING,
+    },
     "range": {"from", "to", "count"},
 }
 
@@ -123,10 +127,18 @@ class Group:
         from mnngp import activations
 
         classes: dict[str, Any] = {
-            "relu": activations.ReLU, "leaky_relu": activations.LeakyReLU, "abs": activations.Abs,
-            "erf": activations.Erf, "tanh": activations.Tanh, "gelu": activations.GELU,
-        }  # fmt: skip
-        unit: Activation = activations.Maxout(self.rank or 1) if self.activation == "maxout" else classes[self.activation]()
+            "relu": activations.ReLU,
+            "leaky_relu": activations.LeakyReLU,
+            "abs": activations.Abs,
+            "erf": activations.Erf,
+            "tanh": activations.Tanh,
+            "gelu": activations.GELU,
+        }
+        unit: Activation = (
+            activations.Maxout(self.rank or 1)
+            if self.activation == "maxout"
+            else classes[self.activation]()
+        )
         return unit
 
 
@@ -154,15 +166,23 @@ class Family:
         common = {"activation": self.activation, "kind": self.kind}
         rank = {"rank": list(self.rank)} if self.activation == "maxout" else {}
         if self.kind != "finite":
-            values = {key: list(getattr(self, key)) for key in ("depth", "weight_var", "bias_var", "train")}
+            values = {
+                key: list(getattr(self, key))
+                for key in ("depth", "weight_var", "bias_var", "train")
+            }
             return {**common, **rank, **values}
         settings = [training for training in self.training if training is not None]
-        same = {name: getattr(settings[0], name) for name in _TRAINING if getattr(settings[0], name) is not None}
+        same = {
+            name: getattr(settings[0], name)
+            for name in _TRAINING
+            if getattr(settings[0], name) is not None
+        }
         return {
             **common,
             **rank,
             **{key: list(getattr(self, key)) for key in ("width", "depth", "train")},
-            "weight_std": [math.sqrt(value) for value in self.weight_var],  # exactly what was squared
+            # exactly what was squared
+            "weight_std": [math.sqrt(value) for value in self.weight_var],
             "bias_std": [math.sqrt(value) for value in self.bias_var],
             **same,
             "learning_rate": [training.learning_rate for training in settings],
@@ -171,7 +191,9 @@ class Family:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What a run does. ``Protocol.load(path)`` or ``Protocol.of(mapping)`` checks it and makes one."""
+    """What a run does. ``Protocol.load(path)`` or ``Protocol.of(mapping)`` checks it and makes
+    one.
+    """
 
     title: str
     dataset: str
@@ -223,12 +245,15 @@ class Protocol:
         images = collection(name)
         if max(train) + validation > images.train:
             raise InputError(
-                f"data.train and data.validation must be at most {images.train} together, the training images of {name}, "
+                f"data.train and data.validation must be at most {images.train} together, the "
+                f"training images of {name}, "
                 f"got {max(train)} + {validation}"
             )
         test = checks.positive_int("data.test", data.get("test", images.test))
         if test > images.test:
-            raise InputError(f"data.test must be at most {images.test}, the test images of {name}, got {test}")
+            raise InputError(
+                f"data.test must be at most {images.test}, the test images of {name}, got {test}"
+            )
         noise = _table("noise.", mapping) if "noise" in mapping else {}
         protocol = Protocol(
             title=title,
@@ -238,8 +263,12 @@ class Protocol:
             repeats=checks.positive_int("data.repeats", data.get("repeats", 1)),
             seed=checks.seed("data.seed", data.get("seed", 0)),
             test=test,
-            policy=checks.one_of("noise.policy", noise.get("policy", "paper"), ("paper", "relative")),
-            noise_var=checks.real("noise.noise_var", noise.get("noise_var", 1e-10), low=0.0, high=1e6),
+            policy=checks.one_of(
+                "noise.policy", noise.get("policy", "paper"), ("paper", "relative")
+            ),
+            noise_var=checks.real(
+                "noise.noise_var", noise.get("noise_var", 1e-10), low=0.0, high=1e6
+            ),
             families=_families(mapping, train),
         )
         asked = protocol.repeats * sum(len(one.train) * len(one) for one in protocol.families)
@@ -258,7 +287,9 @@ class Protocol:
         }
 
     def canonical(self) -> str:
-        """JSON of everything that results depend on: equal for equal runs, however the file was written."""
+        """JSON of everything that results depend on: equal for equal runs, however the file was
+        written.
+        """
         mapping = self.mapping()
         del mapping["title"]
         return json.dumps(mapping, sort_keys=True)
@@ -283,14 +314,26 @@ class Protocol:
                     continue
                 choices = product(one.width, one.training, one.rank, one.weight_var, one.bias_var)
                 for width, training, rank, weight_var, bias_var in choices:
-                    group = Group(split, one.activation, rank, one.kind, weight_var, bias_var, (), width, training)
+                    group = Group(
+                        split,
+                        one.activation,
+                        rank,
+                        one.kind,
+                        weight_var,
+                        bias_var,
+                        (),
+                        width,
+                        training,
+                    )
                     depths.setdefault(group, set()).update(one.depth)
         return tuple(group.at(tuple(sorted(own))) for group, own in depths.items())
 
     @property
     def splits(self) -> Iterator[Split]:
         """All splits, first repeats first."""
-        return (Split(n_train, repeat) for repeat, n_train in product(range(self.repeats), self.train))
+        return (
+            Split(n_train, repeat) for repeat, n_train in product(range(self.repeats), self.train)
+        )
 
     def __len__(self) -> int:
         """The number of cells."""
@@ -310,17 +353,25 @@ def _family(prefix: str, table: Any, train: tuple[int, ...]) -> Family:
     kind = checks.one_of(f"{prefix}kind", table.get("kind", "nngp"), KINDS)
     _known(prefix, table, "finite" if kind == "finite" else "family")
     if kind == "finite":
-        activation = checks.one_of(f"{prefix}activation", table.get("activation", "maxout"), ("maxout",))
+        activation = checks.one_of(
+            f"{prefix}activation", table.get("activation", "maxout"), ("maxout",)
+        )
     else:
-        activation = checks.one_of(f"{prefix}activation", _needed(prefix, table, "activation"), ACTIVATIONS)
+        activation = checks.one_of(
+            f"{prefix}activation", _needed(prefix, table, "activation"), ACTIVATIONS
+        )
     rank: tuple[int | None, ...] = (None,)
     if activation == "maxout":
         rank = _integers(f"{prefix}rank", _needed(prefix, table, "rank"))
     elif "rank" in table:
-        raise InputError(f"{prefix}rank is for maxout only, got {table['rank']!r} with {activation}")
+        raise InputError(
+            f"{prefix}rank is for maxout only, got {table['rank']!r} with {activation}"
+        )
     here = _integers(f"{prefix}train", table["train"]) if "train" in table else train
     if not set(here) <= set(train):
-        raise InputError(f"{prefix}train must be some of data.train, {list(train)}, got {list(here)}")
+        raise InputError(
+            f"{prefix}train must be some of data.train, {list(train)}, got {list(here)}"
+        )
     depth = _integers(f"{prefix}depth", _needed(prefix, table, "depth"), most=_DEEPEST)
     if kind != "finite":
         weights = _reals(f"{prefix}weight_var", _needed(prefix, table, "weight_var"), strict=True)
@@ -328,16 +379,25 @@ def _family(prefix: str, table: Any, train: tuple[int, ...]) -> Family:
         return Family(activation, kind, rank, depth, weights, biases, here)
     width = _integers(f"{prefix}width", _needed(prefix, table, "width"), most=_WIDEST)
     # So that their squares are numbers, of which they are the roots to the last digit.
-    weights = _reals(f"{prefix}weight_std", _needed(prefix, table, "weight_std"), low=1e-100, high=1e100)
+    weights = _reals(
+        f"{prefix}weight_std", _needed(prefix, table, "weight_std"), low=1e-100, high=1e100
+    )
     biases = _reals(f"{prefix}bias_std", _needed(prefix, table, "bias_std"), high=1e100)
     weights, biases = (tuple(value * value for value in values) for values in (weights, biases))
-    return Family(activation, kind, rank, depth, weights, biases, here, width, _training(prefix, table))
+    return Family(
+        activation, kind, rank, depth, weights, biases, here, width, _training(prefix, table)
+    )
 
 
 def _training(prefix: str, table: Mapping[str, Any]) -> tuple[Training, ...]:
     """One for each learning rate."""
     given = {name: table[name] for name in _TRAINING if name in table}
-    rates = _reals(f"{prefix}learning_rate", given.pop("learning_rate", Training().learning_rate), strict=True, high=1e6)
+    rates = _reals(
+        f"{prefix}learning_rate",
+        given.pop("learning_rate", Training().learning_rate),
+        strict=True,
+        high=1e6,
+    )
     try:
         return tuple(Training(**given, learning_rate=rate) for rate in rates)
     except InputError as error:  # its text begins with the key
@@ -348,7 +408,9 @@ def _known(prefix: str, table: Mapping[str, Any], kind: str | None = None) -> No
     allowed = _KEYS[prefix if kind is None else kind]
     for key in table:
         if key not in allowed:
-            raise InputError(f"{prefix}{key} is not known here; there are {', '.join(sorted(allowed))}")
+            raise InputError(
+                f"{prefix}{key} is not known here; there are {', '.join(sorted(allowed))}"
+            )
 
 
 def _table(prefix: str, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -369,7 +431,11 @@ def _integers(key: str, value: Any, most: int | None = None) -> tuple[int, ...]:
     """One or several, ascending and each once."""
     if isinstance(value, list) and not value:
         raise InputError(f"{key} must hold at least one value, got none")
-    items = {f"{key}[{index}]": item for index, item in enumerate(value)} if isinstance(value, list) else {key: value}
+    items = (
+        {f"{key}[{index}]": item for index, item in enumerate(value)}
+        if isinstance(value, list)
+        else {key: value}
+    )
     numbers = {checks.positive_int(name, item) for name, item in items.items()}
     if most is not None and max(numbers) > most:
         raise InputError(f"{key} must be at most {most:,}, got {max(numbers):,}")
@@ -377,7 +443,12 @@ def _integers(key: str, value: Any, most: int | None = None) -> tuple[int, ...]:
 
 
 def _reals(
-    key: str, value: Any, *, low: float = 0.0, high: float = checks.LARGEST_VARIANCE, strict: bool = False
+    key: str,
+    value: Any,
+    *,
+    low: float = 0.0,
+    high: float = checks.LARGEST_VARIANCE,
+    strict: bool = False,
 ) -> tuple[float, ...]:
     """A number, several, or a range; ascending and each once."""
 

@@ -2,9 +2,10 @@
 
 ``cells`` says what a cell computes; this is about who computes which, and when.
 
-*The same numbers, whoever computes them.* Each cell depends on the protocol alone: not on what else is computed, in which order, or
-by how many processes. Up to ``SMALL`` training images a thread computes a cell by itself, and several run side by side; above, one
-cell has all threads, and the last digits may depend on their number, as always with BLAS.
+*The same numbers, whoever computes them.* Each cell depends on the protocol alone: not on what else
+is computed, in which order, or by how many processes. Up to ``SMALL`` training images a thread
+computes a cell by itself, and several run side by side; above, one cell has all threads, and the
+last digits may depend on their number, as always with BLAS.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class _Nobody:
 class Unit:
     """What is claimed, computed and committed together. ``number`` is its lock.
 
-    A group, or one cell of it if that takes long; of networks of finite width as many cells of one shape as are trained together.
+    A group, or one cell of it if that takes long; of networks of finite width as many cells of one
+    shape as are trained together.
     """
 
     number: int
@@ -96,14 +98,19 @@ class _Stopped(BaseException):
 def units(protocol: Protocol) -> list[Unit]:
     """All units of a protocol, in the order in which they are computed."""
     parts: list[list[Group]] = []
-    shapes: dict[tuple[Any, ...], list[Group]] = {}  # what is trained together, as far as it is not full
+    # what is trained together, as far as it is not full
+    shapes: dict[tuple[Any, ...], list[Group]] = {}
     for group in protocol.groups:
         if group.width is None and group.split.n_train <= SMALL:
             parts.append([group])
             continue
         for depth in group.depths:
             shape = (group.split, group.width, group.rank, depth, group.training)
-            room = 0 if group.width is None else _together(group.width, group.rank or 1, depth) - len(shapes.get(shape, ()))
+            room = (
+                0
+                if group.width is None
+                else _together(group.width, group.rank or 1, depth) - len(shapes.get(shape, ()))
+            )
             if shape not in shapes or room <= 0:
                 shapes[shape] = []
                 parts.append(shapes[shape])
@@ -112,15 +119,20 @@ def units(protocol: Protocol) -> list[Unit]:
 
 
 def _together(width: int, rank: int, depth: int) -> int:
-    """How many networks of finite width are trained at once: small ones gain by company, large ones need the memory."""
-    return max(1, min(_MOST_TOGETHER, _PARAMETERS // (width * rank * (_INPUTS + width * (depth - 1)))))
+    """How many networks of finite width are trained at once: small ones gain by company, large ones
+    need the memory.
+    """
+    return max(
+        1, min(_MOST_TOGETHER, _PARAMETERS // (width * rank * (_INPUTS + width * (depth - 1))))
+    )
 
 
 def run(protocol: Protocol, store: Store, images: Images, watcher: Watcher | None = None) -> None:
     """Compute and commit all cells that are not in the store; returns when none is open.
 
-    Other processes may do the same with the same store. A cell that fails is recorded with its error. An interrupt (Ctrl-C) ends
-    it: what was being computed is given up, what is committed stays, and the next call goes on.
+    Other processes may do the same with the same store. A cell that fails is recorded with its
+    error. An interrupt (Ctrl-C) ends it: what was being computed is given up, what is committed
+    stays, and the next call goes on.
     """
     Sweep(protocol, store, images, watcher).run()
 
@@ -128,10 +140,19 @@ def run(protocol: Protocol, store: Store, images: Images, watcher: Watcher | Non
 class Sweep:
     """Who computes what: all open units, on this machine. ``cluster`` has another way."""
 
-    def __init__(self, protocol: Protocol, store: Store, images: Images, watcher: Watcher | None) -> None:
+    def __init__(
+        self, protocol: Protocol, store: Store, images: Images, watcher: Watcher | None
+    ) -> None:
         if images.name != protocol.dataset:
-            raise InputError(f"images must be those of the protocol, {protocol.dataset}, got {images.name}")
-        self.protocol, self.store, self.images, self.watcher = protocol, store, images, watcher or _Nobody()
+            raise InputError(
+                f"images must be those of the protocol, {protocol.dataset}, got {images.name}"
+            )
+        self.protocol, self.store, self.images, self.watcher = (
+            protocol,
+            store,
+            images,
+            watcher or _Nobody(),
+        )
         self.test = Test(protocol, images)
         self.stop = threading.Event()
         self.commit = commit()
@@ -140,7 +161,9 @@ class Sweep:
         self.last, self.looked = 0, 0.0  # the last of them, and when that was
 
     def run(self) -> None:
-        """Until the store has all cells: it alone knows what is finished, and another process may open failed ones again."""
+        """Until the store has all cells: it alone knows what is finished, and another process may
+        open failed ones again.
+        """
         self.watcher.begin(len(self.protocol), self._look())
         while self.open or self._opened_again():
             if not self._run_open() and self.open:
@@ -178,7 +201,9 @@ class Sweep:
         return all(key in self.known for key in unit.names())
 
     def _next_split(self) -> Split | None:
-        """A split with work left: one that nobody else is at, so that the angles are computed once, or else any."""
+        """A split with work left: one that nobody else is at, so that the angles are computed once,
+        or else any.
+        """
         contested = None
         for split in dict.fromkeys(unit.split for unit in self.open):
             numbers = [unit.number for unit in self.open if unit.split == split]
@@ -198,10 +223,15 @@ class Sweep:
         return False
 
     def _run_split(self, split: Split) -> None:
-        """Compute what is claimable of a split, as many units at a time as there are threads for."""
+        """Compute what is claimable of a split, as many units at a time as there are threads
+        for.
+        """
         small = split.n_train <= SMALL
         workers = threads.count() if small else 1
-        if any(_together(group.width or 1, group.rank or 1, max(group.depths)) == 1 for group in self._finite(split)):
+        if any(
+            _together(group.width or 1, group.rank or 1, max(group.depths)) == 1
+            for group in self._finite(split)
+        ):
             workers = 1  # each may take gigabytes
         queue = self._claimed(split)
         ahead = [unit for _, unit in zip(range(workers), queue, strict=False)]
@@ -219,7 +249,9 @@ class Sweep:
                     done, _ = wait(running, return_when=FIRST_COMPLETED)
                     for future in done:
                         self._commit(running.pop(future), future.result())
-                    ahead = [unit for _, unit in zip(range(workers - len(running)), queue, strict=False)]
+                    ahead = [
+                        unit for _, unit in zip(range(workers - len(running)), queue, strict=False)
+                    ]
             except BaseException:
                 self.stop.set()  # the threads see it before their next step
                 raise
@@ -230,10 +262,18 @@ class Sweep:
 
     def _finite(self, split: Split) -> Iterator[Group]:
         """The open groups of a split that are networks of finite width."""
-        return (group for unit in self.open if unit.split == split for group in unit.groups if group.width is not None)
+        return (
+            group
+            for unit in self.open
+            if unit.split == split
+            for group in unit.groups
+            if group.width is not None
+        )
 
     def _claimed(self, split: Split) -> Iterator[Unit]:
-        """Units of a split, claimed one by one. What others have finished is looked up after the claim: nothing is done twice."""
+        """Units of a split, claimed one by one. What others have finished is looked up after the
+        claim: nothing is done twice.
+        """
         for unit in [unit for unit in self.open if unit.split == split]:
             if not self.store.claim(unit.number):
                 continue
@@ -263,14 +303,24 @@ class Sweep:
         return self._results(data.outcomes(unit.groups, self._step))
 
     def _results(self, computed: Iterable[tuple[Group, int, Outcome, float]]) -> Finished:
-        return [(group.key(depth), self._result(group, depth, seconds, outcome)) for group, depth, outcome, seconds in computed]
+        return [
+            (group.key(depth), self._result(group, depth, seconds, outcome))
+            for group, depth, outcome, seconds in computed
+        ]
 
     def _step(self, share: float = 0.0) -> None:
         if self.stop.is_set():
             raise _Stopped
 
     def _result(self, group: Group, depth: int, seconds: float, outcome: dict[str, Any]) -> Result:
-        scores = ("validation_accuracy", "validation_log_loss", "test_accuracy", "test_log_loss", "noise_var", "attempts")
+        scores = (
+            "validation_accuracy",
+            "validation_log_loss",
+            "test_accuracy",
+            "test_log_loss",
+            "noise_var",
+            "attempts",
+        )
         nothing = dict.fromkeys((*scores, "error", "warning"))
         return Result(
             dataset=self.protocol.dataset,

@@ -1,8 +1,10 @@
-"""From finished cells to rows of a table: which hyperparameters a kind of network is given, and how well it does with them.
+"""From finished cells to rows of a table: which hyperparameters a kind of network is given, and how
+well it does with them.
 
-The selected hyperparameters are those with the highest mean validation accuracy over the repeats; a tie goes to the lower mean
-validation log loss, and then to the first in order of rank, depth, bias and weight variance, so that it does not matter in which
-order cells were finished. Test images have no say. A candidate counts once all of its repeats are done.
+The selected hyperparameters are those with the highest mean validation accuracy over the repeats; a
+tie goes to the lower mean validation log loss, and then to the first in order of rank, depth, bias
+and weight variance, so that it does not matter in which order cells were finished. Test images have
+no say. A candidate counts once all of its repeats are done.
 """
 
 from __future__ import annotations
@@ -58,16 +60,25 @@ class Setting(NamedTuple):
     def order(self) -> tuple[object, ...]:
         """Sorts settings."""
         first = row_order(self.dataset, self.n_train, self.kind, self.activation)
-        return (*first, self.width or 0, self.rank or 0, self.depth, self.bias_var, self.weight_var, self.training or "")
+        return (
+            *first,
+            self.width or 0,
+            self.rank or 0,
+            self.depth,
+            self.bias_var,
+            self.weight_var,
+            self.training or "",
+        )
 
 
 @dataclass(frozen=True)
 class Spread:
     """A mean over repeats.
 
-    ``deviation`` is the standard deviation over the repeats, None for a single one. ``standard_error`` is that over the root of
-    their number; for a single repeat, which shows no spread, it is the binomial one of the test images. (That one is too small
-    where the training set matters more than the test images: below a thousand images or so.)
+    ``deviation`` is the standard deviation over the repeats, None for a single one.
+    ``standard_error`` is that over the root of their number; for a single repeat, which shows no
+    spread, it is the binomial one of the test images. (That one is too small where the training set
+    matters more than the test images: below a thousand images or so.)
     """
 
     mean: float
@@ -107,8 +118,12 @@ class Candidate:
 
     @cached_property
     def test_accuracy(self) -> Spread | None:
-        values = [result.test_accuracy for result in self.results if result.test_accuracy is not None]
-        return Spread.of(values, self.results[0].n_test) if len(values) == len(self.results) else None
+        values = [
+            result.test_accuracy for result in self.results if result.test_accuracy is not None
+        ]
+        return (
+            Spread.of(values, self.results[0].n_test) if len(values) == len(self.results) else None
+        )
 
     @cached_property
     def test_log_loss(self) -> float | None:
@@ -117,7 +132,10 @@ class Candidate:
     @property
     def noise_var(self) -> float | None:
         """The largest that a repeat needed."""
-        return max((result.noise_var for result in self.results if result.noise_var is not None), default=None)
+        return max(
+            (result.noise_var for result in self.results if result.noise_var is not None),
+            default=None,
+        )
 
     @property
     def raised(self) -> int:
@@ -132,7 +150,11 @@ class Candidate:
     @property
     def warnings(self) -> list[str]:
         """Why they are, each reason once."""
-        return list(dict.fromkeys(line for result in self.results for line in (result.warning or "").splitlines()))
+        return list(
+            dict.fromkeys(
+                line for result in self.results for line in (result.warning or "").splitlines()
+            )
+        )
 
     @property
     def seconds(self) -> float | None:
@@ -143,15 +165,20 @@ class Candidate:
     def merit(self) -> tuple[object, ...]:
         """Sorts candidates, the best first; what was not measured comes last."""
         accuracy, loss = self.validation_accuracy, self.validation_log_loss
-        return (math.inf if accuracy is None else -accuracy, math.inf if loss is None else loss, self.setting.order)
+        return (
+            math.inf if accuracy is None else -accuracy,
+            math.inf if loss is None else loss,
+            self.setting.order,
+        )
 
 
 @dataclass(frozen=True)
 class Row:
     """All candidates for one row: one activation at one number of training images.
 
-    Maxout has a row over all of its ranks, which is what the paper reports, and one for each rank. Networks of finite width have
-    one over all widths and ranks, one for each width, and one for each width and rank.
+    Maxout has a row over all of its ranks, which is what the paper reports, and one for each rank.
+    Networks of finite width have one over all widths and ranks, one for each width, and one for
+    each width and rank.
     """
 
     dataset: str
@@ -196,8 +223,8 @@ def rows(results: Iterable[Result], repeats: int | None = None) -> list[Row]:
     results : iterable of Result
         Of one run, in any order.
     repeats : int, optional
-        How many repeats make a candidate complete; later repeats are left out. By default as many as there are anywhere in the
-        results. Fewer, to look at a run that is under way.
+        How many repeats make a candidate complete; later repeats are left out. By default as many
+        as there are anywhere in the results. Fewer, to look at a run that is under way.
     """
     results = list(results)
     if repeats is None:
@@ -209,17 +236,25 @@ def rows(results: Iterable[Result], repeats: int | None = None) -> list[Row]:
             continue
         setting = Setting.of(result)
         if result.repeat in cells[setting]:
-            raise InputError(f"results must be of one run, but repeat {result.repeat} is twice there for {setting}")
+            raise InputError(
+                f"results must be of one run, but repeat {result.repeat} is twice "
+                f"there for {setting}"
+            )
         cells[setting][result.repeat] = result
 
-    members: dict[tuple[str, int, str, str, int | None, int | None], list[Setting]] = defaultdict(list)
+    members: dict[tuple[str, int, str, str, int | None, int | None], list[Setting]] = defaultdict(
+        list
+    )
     for setting in sorted(cells, key=lambda setting: setting.order):
         key = (setting.dataset, setting.n_train, setting.kind, setting.activation)
         # A set, because what has no rank, or no width, would be there twice.
         for width, rank in {(None, None), (setting.width, None), (setting.width, setting.rank)}:
             members[*key, width, rank].append(setting)
     in_order = sorted(members, key=lambda key: (*row_order(*key[:4]), key[4] or 0, key[5] or 0))
-    return [_row(*key, repeats, {setting: cells[setting] for setting in members[key]}) for key in in_order]
+    return [
+        _row(*key, repeats, {setting: cells[setting] for setting in members[key]})
+        for key in in_order
+    ]
 
 
 def _row(
@@ -243,15 +278,35 @@ def _row(
         elif len(by_repeat) < repeats:
             incomplete += 1
         else:
-            candidates.append(Candidate(setting, tuple(by_repeat[repeat] for repeat in sorted(by_repeat))))
+            candidates.append(
+                Candidate(setting, tuple(by_repeat[repeat] for repeat in sorted(by_repeat)))
+            )
     candidates.sort(key=lambda candidate: candidate.merit)
     found = tuple(candidates)
-    return Row(dataset, n_train, activation, kind, rank, repeats, found, incomplete, failed, seconds, diverged, width)
+    return Row(
+        dataset,
+        n_train,
+        activation,
+        kind,
+        rank,
+        repeats,
+        found,
+        incomplete,
+        failed,
+        seconds,
+        diverged,
+        width,
+    )
 
 
 def row_order(dataset: str, n_train: int, kind: str, activation: str) -> tuple[object, ...]:
     """Sorts rows: what is known in the order of the tables, the rest by name."""
-    return (*_place(dataset, _DATASETS), n_train, *_place(kind, _KINDS), *_place(activation, _ACTIVATIONS))
+    return (
+        *_place(dataset, _DATASETS),
+        n_train,
+        *_place(kind, _KINDS),
+        *_place(activation, _ACTIVATIONS),
+    )
 
 
 def _place(name: str, known: tuple[str, ...]) -> tuple[int, str]:

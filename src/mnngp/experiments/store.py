@@ -1,20 +1,25 @@
 """The store of a run: one SQLite file with its protocol and every finished cell.
 
-A cell is committed once, when it is finished, together with the others of its group: a process that is killed loses what it was
-working on and nothing else. The journal is SQLite's plain one, with full synchronisation: unlike a write-ahead log it leaves one
-file, and works where the file system has locks but no shared memory (NFS).
+A cell is committed once, when it is finished, together with the others of its group: a process that
+is killed loses what it was working on and nothing else. The journal is SQLite's plain one, with
+full synchronisation: unlike a write-ahead log it leaves one file, and works where the file system
+has locks but no shared memory (NFS).
 
-Who works on what is not in the store but in locks of the operating system, a byte of the file ``RUN.sqlite.lock`` for each group.
-They go with the process that holds them, however it ends: nothing stays claimed by the dead, and there is no clock or heartbeat.
+Who works on what is not in the store but in locks of the operating system, a byte of the file
+``RUN.sqlite.lock`` for each group. They go with the process that holds them, however it ends:
+nothing stays claimed by the dead, and there is no clock or heartbeat.
 
-*Damage.* Every row has a checksum over all that is in it, and the table ``total`` the number of cells and the sum of their
-checksums. Both are compared with what is read: a changed bit, in a value or in SQLite's own pages, is an error and never another
-number. A checksum is no signature, and a store may come from a stranger. Only a file with exactly our tables is opened, and what it
-holds is data: values are checked as they are read, the protocol as one from a file, and nothing in it is run.
+*Damage.* Every row has a checksum over all that is in it, and the table ``total`` the number of
+cells and the sum of their checksums. Both are compared with what is read: a changed bit, in a value
+or in SQLite's own pages, is an error and never another number. A checksum is no signature, and a
+store may come from a stranger. Only a file with exactly our tables is opened, and what it holds is
+data: values are checked as they are read, the protocol as one from a file, and nothing in it is
+run.
 
-*Formats.* 1: cells without ``width`` and ``training``. 2: without ``warning`` and checksums, and numbered by SQLite, which gives a
-number again once the newest cells are deleted. 3: the present one, where a number is given once. Older ones are read as they are,
-and brought to the present one when they are opened to be added to.
+*Formats.* 1: cells without ``width`` and ``training``. 2: without ``warning`` and checksums, and
+numbered by SQLite, which gives a number again once the newest cells are deleted. 3: the present
+one, where a number is given once. Older ones are read as they are, and brought to the present one
+when they are opened to be added to.
 """
 
 from __future__ import annotations
@@ -51,18 +56,22 @@ _RETRY = "mnngp sweep --retry-failed computes what is damaged again"
 
 
 class StoreError(MnngpError, ValueError):
-    """A file is not the store of this run, or cannot be read or written; the text says what to do."""
+    """A file is not the store of this run, or cannot be read or written; the text says what to
+    do.
+    """
 
 
 @dataclass(frozen=True)
 class Result:
     """One finished cell: what it was, and how it went.
 
-    ``seconds`` is the time of the cell alone, without the angles that all cells of its split share. ``noise_var`` is the noise
-    variance that was used in the end, after ``attempts`` factorisations. A failed cell has an ``error`` and no accuracies; so has a
-    network whose training ``diverged``. Of networks of finite ``width``, ``weight_var`` and ``bias_var`` are the squares of the
-    standard deviations, and ``seconds`` the share in what those trained together took. ``warning`` says why a cell is less accurate
-    than usual, a line a reason. Noise that the paper's policy has raised is none: ``noise_var`` and ``attempts`` tell.
+    ``seconds`` is the time of the cell alone, without the angles that all cells of its split share.
+    ``noise_var`` is the noise variance that was used in the end, after ``attempts`` factorisations.
+    A failed cell has an ``error`` and no accuracies; so has a network whose training ``diverged``.
+    Of networks of finite ``width``, ``weight_var`` and ``bias_var`` are the squares of the standard
+    deviations, and ``seconds`` the share in what those trained together took. ``warning`` says why
+    a cell is less accurate than usual, a line a reason. Noise that the paper's policy has raised is
+    none: ``noise_var`` and ``attempts`` tell.
     """
 
     dataset: str
@@ -100,7 +109,11 @@ _SINCE = {"width": 2, "training": 2, "warning": 3}  # the formats that columns c
 _ABOUT = ("protocol", "title", "created", "version", "commit", "machine")
 _TYPES = {str: "TEXT", int: "INTEGER", float: "REAL"}
 _NAMES = {kind.__name__: kind for kind in _TYPES}
-_KINDS = [(_NAMES[str(one.type).removesuffix(" | None")], "None" in str(one.type)) for one in fields(Result)]  # may it be empty?
+# may it be empty?
+_KINDS = [
+    (_NAMES[str(one.type).removesuffix(" | None")], "None" in str(one.type))
+    for one in fields(Result)
+]
 _DECLARED = {
     name: f'"{name}" {_TYPES[kind]}' + ("" if optional else " NOT NULL")
     for name, (kind, optional) in zip(_COLUMNS, _KINDS, strict=True)
@@ -121,8 +134,10 @@ def _tables(version: int = _VERSION) -> dict[str, str]:
         }
     number = "number INTEGER PRIMARY KEY AUTOINCREMENT"
     return {
-        "run": "CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL)",
-        "cell": f"CREATE TABLE cell ({number}, key TEXT NOT NULL UNIQUE, {columns}, checksum TEXT NOT NULL)",
+        "run": "CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT "
+        "NULL)",
+        "cell": f"CREATE TABLE cell ({number}, key TEXT NOT NULL UNIQUE, {columns}, checksum TEXT "
+        "NOT NULL)",
         "total": "CREATE TABLE total (cells INTEGER NOT NULL, checksum TEXT NOT NULL)",
     }
 
@@ -138,9 +153,17 @@ def _sum(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _row(key: str, result: Result) -> list[Any]:
-    """A cell as SQLite will give it back, and its checksum. What is REAL comes back as a float, and zero without its sign."""
+    """A cell as SQLite will give it back, and its checksum. What is REAL comes back as a float, and
+    zero without its sign.
+    """
     values = zip(_KINDS, astuple(result), strict=True)
-    row = [key, *(float(value) + 0.0 if kind is float and value is not None else value for (kind, _), value in values)]
+    row = [
+        key,
+        *(
+            float(value) + 0.0 if kind is float and value is not None else value
+            for (kind, _), value in values
+        ),
+    ]
     return [*row, _checksum(row)]
 
 
@@ -150,7 +173,9 @@ def _is_sound(row: Sequence[Any]) -> bool:
 
 
 class Store:
-    """An open store. ``Store.open`` reads one; ``Store.begin`` makes one for a protocol, or goes on with it."""
+    """An open store. ``Store.open`` reads one; ``Store.begin`` makes one for a protocol, or goes on
+    with it.
+    """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -158,7 +183,7 @@ class Store:
         self._version = _VERSION
         self._locks: IO[bytes] | None = None
 
-    # --- opening ----------------------------------------------------------------------------------------------------
+    # --- opening ----------------------------------------------------------------------------------
 
     @staticmethod
     def open(path: str | os.PathLike[str], readonly: bool = True) -> Store:
@@ -168,10 +193,13 @@ class Store:
         """
         path = Path(path)
         if not path.is_file():
-            raise StoreError(f"{path} is not there" if not path.exists() else f"{path} is not a file")
+            raise StoreError(
+                f"{path} is not there" if not path.exists() else f"{path} is not a file"
+            )
         try:
             store = Store(path, _connect(path, "ro" if readonly else "rw"))
-        except _HotJournalError:  # the writer was killed: SQLite puts the file in order if it may write
+        # the writer was killed: SQLite puts the file in order if it may write
+        except _HotJournalError:
             store = Store(path, _connect(path, "rw"))
         with store._closed_on_error():
             with store._transaction("read", "DEFERRED"):  # another process may be upgrading it
@@ -182,7 +210,9 @@ class Store:
 
     @staticmethod
     def begin(path: str | os.PathLike[str], protocol: Protocol) -> Store:
-        """A store to add results of a protocol to: a new one, or the one that is there if its protocol is the same."""
+        """A store to add results of a protocol to: a new one, or the one that is there if its
+        protocol is the same.
+        """
         path = Path(path)
         if path.is_dir():
             raise StoreError(f"{path} is a folder; name a file for the store")
@@ -196,16 +226,20 @@ class Store:
             if changes:
                 rest = [f"… and {len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []
                 raise StoreError(
-                    f"{path} is the store of another configuration; go on with the old one, or name another file (-o):\n  "
-                    + "\n  ".join(changes[:_SHOWN] + rest)
+                    f"{path} is the store of another configuration; go on with the old one, or "
+                    "name another file (-o):\n  " + "\n  ".join(changes[:_SHOWN] + rest)
                 )
             store._upgrade()
         return store
 
     def _create(self, protocol: Protocol) -> None:
-        """Make the tables, if there are none: all at once, so that there is a complete store or nothing."""
+        """Make the tables, if there are none: all at once, so that there is a complete store or
+        nothing.
+        """
         with self._transaction():
-            if self._value("SELECT count(*) FROM sqlite_master") or self._value("PRAGMA application_id"):
+            if self._value("SELECT count(*) FROM sqlite_master") or self._value(
+                "PRAGMA application_id"
+            ):
                 self._check()
                 return
             about = {
@@ -226,12 +260,16 @@ class Store:
         run = [(name, about[name], _checksum([name, about[name]])) for name in _ABOUT]
         self._connection.executemany("INSERT INTO run VALUES (?, ?, ?)", run)
         rows = [[number, *_row(key, result)] for number, key, result in cells]
-        self._connection.executemany(f"INSERT INTO cell VALUES ({', '.join('?' * (len(_COLUMNS) + 3))})", rows)
+        self._connection.executemany(
+            f"INSERT INTO cell VALUES ({', '.join('?' * (len(_COLUMNS) + 3))})", rows
+        )
         self._connection.execute("INSERT INTO total VALUES (?, ?)", (len(rows), _sum(rows)))
         self._connection.execute(f"PRAGMA user_version = {_VERSION}")
 
     def _upgrade(self) -> None:
-        """Make sure of a store that is to be added to: its format is the present one, its pages and its index are in order."""
+        """Make sure of a store that is to be added to: its format is the present one, its pages and
+        its index are in order.
+        """
         with self._transaction():
             self._is_of(self._value("PRAGMA user_version"))  # another process may have been quicker
             if self._version < _VERSION:
@@ -243,7 +281,9 @@ class Store:
             if self._value("PRAGMA integrity_check") != "ok":
                 self._connection.execute("REINDEX")
                 if (found := self._value("PRAGMA integrity_check")) != "ok":
-                    raise StoreError(f"{self.path} is damaged: {' '.join(found.split())}; {_REMEDY}")
+                    raise StoreError(
+                        f"{self.path} is damaged: {' '.join(found.split())}; {_REMEDY}"
+                    )
 
     def _check(self) -> None:
         """Whether this is a store that we can read, with nothing in it but what we put there."""
@@ -253,22 +293,33 @@ class Store:
             version = self._value("PRAGMA user_version")
             if not 1 <= version <= _VERSION:
                 raise StoreError(
-                    f"{self.path} has the format {version}, mnngp {__version__} reads 1 to {_VERSION}"
-                    + ("; a newer mnngp reads it" if version > _VERSION else "")
+                    f"{self.path} has the format {version}, mnngp {__version__} reads 1 to "
+                    f"{_VERSION}" + ("; a newer mnngp reads it" if version > _VERSION else "")
                 )
-            found = self._connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-            expected = _tables(version) | ({} if version < 3 else {"sqlite_sequence": "CREATE TABLE sqlite_sequence(name,seq)"})
+            found = self._connection.execute(
+                "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+            ).fetchall()
+            expected = _tables(version) | (
+                {} if version < 3 else {"sqlite_sequence": "CREATE TABLE sqlite_sequence(name,seq)"}
+            )
             if sorted(found) != sorted(("table", name, sql) for name, sql in expected.items()):
-                raise StoreError(f"{self.path} does not have the tables of a store; it was changed or damaged; {_REMEDY}")
+                raise StoreError(
+                    f"{self.path} does not have the tables of a store; it was changed "
+                    f"or damaged; {_REMEDY}"
+                )
             self._is_of(version)
         _ = self.protocol
 
     def _is_of(self, version: int) -> None:
-        """Go by a format. A damaged letter is an error of the checksum, which names the cell; or else of SQLite."""
+        """Go by a format. A damaged letter is an error of the checksum, which names the cell; or
+        else of SQLite.
+        """
         self._version = version
-        self._connection.text_factory = (lambda text: text.decode(errors="replace")) if version > 2 else str
+        self._connection.text_factory = (
+            (lambda text: text.decode(errors="replace")) if version > 2 else str
+        )
 
-    # --- reading ----------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     @cached_property
     def protocol(self) -> Protocol:
@@ -278,21 +329,26 @@ class Store:
             mapping = json.loads(about["protocol"])
             return Protocol.of({**mapping, "title": about["title"]})
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise StoreError(f"{self.path} does not hold a protocol that mnngp {__version__} knows: {error}") from error
+            raise StoreError(
+                f"{self.path} does not hold a protocol that mnngp {__version__} knows: {error}"
+            ) from error
 
     def results(self) -> list[Result]:
         """All finished cells, in the order in which they were finished."""
         return [result for _, _, result in self.news(0)]
 
     def news(self, after: int) -> list[tuple[int, str, Result]]:
-        """What was finished after the cell with that number: numbers, keys and results. No number is given twice."""
+        """What was finished after the cell with that number: numbers, keys and results. No number
+        is given twice.
+        """
         with self._transaction("read", "DEFERRED"):  # the cells and their total are of one moment
             rows = self._rows(after)
             total = self._total() if after == 0 and self._version > 2 else None
         cells = [self._cell(row) for row in rows]
         if total is not None and total != (len(rows), _sum(rows)):
             raise StoreError(
-                f"{self.path} does not hold just the {total[0]} cells that were stored: it was changed or damaged; {_RETRY}"
+                f"{self.path} does not hold just the {total[0]} cells that were stored: it was "
+                f"changed or damaged; {_RETRY}"
             )
         return cells
 
@@ -306,41 +362,69 @@ class Store:
         keys = {group.key(depth): depth for depth in group.depths}
         with self._errors("read"):
             marks = ", ".join("?" * len(keys))
-            found = self._connection.execute(f"SELECT key FROM cell WHERE key IN ({marks})", list(keys)).fetchall()
+            found = self._connection.execute(
+                f"SELECT key FROM cell WHERE key IN ({marks})", list(keys)
+            ).fetchall()
         return {keys[key] for (key,) in found}
 
     def about(self, results: Iterable[Result] | None = None) -> dict[str, Any]:
-        """When and where the run began (created, version, commit, machine), and how far it is, in cells.
+        """When and where the run began (created, version, commit, machine), and how far it is, in
+        cells.
 
-        With the ``results`` of a moment, how far it was then. ``inaccurate`` are those of the done cells that have a warning.
+        With the ``results`` of a moment, how far it was then. ``inaccurate`` are those of the done
+        cells that have a warning.
         """
         run = self._run()
-        about: dict[str, Any] = {name: run.get(name) or None for name in ("title", "created", "version", "commit", "machine")}
+        about: dict[str, Any] = {
+            name: run.get(name) or None
+            for name in ("title", "created", "version", "commit", "machine")
+        }
         results = self.results() if results is None else list(results)
         count = Counter(result.status for result in results)
-        inaccurate = sum(result.status == "done" and result.warning is not None for result in results)
+        inaccurate = sum(
+            result.status == "done" and result.warning is not None for result in results
+        )
         finished, cells = {status: count[status] for status in STATUS}, len(self.protocol)
-        return about | {"cells": cells, **finished, "open": max(0, cells - len(results)), "inaccurate": inaccurate}
+        return about | {
+            "cells": cells,
+            **finished,
+            "open": max(0, cells - len(results)),
+            "inaccurate": inaccurate,
+        }
 
     def _run(self) -> dict[str, str]:
         checksum = ", checksum" if self._version > 2 else ""
         with self._errors("read"):
             rows = self._connection.execute(f"SELECT name, value{checksum} FROM run").fetchall()
         if checksum and (not all(map(_is_sound, rows)) or {row[0] for row in rows} != set(_ABOUT)):
-            raise StoreError(f"{self.path}: what it says of its run is not what was stored: it was changed or damaged; {_REMEDY}")
+            raise StoreError(
+                f"{self.path}: what it says of its run is not what was stored: it was "
+                f"changed or damaged; {_REMEDY}"
+            )
         return {str(name): str(value) for name, value, *_ in rows}
 
     def _rows(self, after: int) -> list[tuple[Any, ...]]:
-        """What the table of cells holds: numbers, keys, values and, where there are some, checksums."""
-        names = [f'"{name}"' for name in _columns(self._version)] + ["checksum"] * (self._version > 2)
+        """What the table of cells holds: numbers, keys, values and, where there are some,
+        checksums.
+        """
+        names = [f'"{name}"' for name in _columns(self._version)] + ["checksum"] * (
+            self._version > 2
+        )
         query = f"SELECT rowid, key, {', '.join(names)} FROM cell WHERE rowid > ? ORDER BY rowid"
         return self._connection.execute(query, (after,)).fetchall()
 
     def _total(self) -> tuple[int, str]:
         """How many cells there are, and the sum of their checksums."""
         rows = self._connection.execute("SELECT cells, checksum FROM total").fetchall()
-        if len(rows) != 1 or not isinstance(rows[0][0], int) or not re.fullmatch("[0-9a-f]{16}", str(rows[0][1])):
-            raise StoreError(f"{self.path} does not say how many cells it holds: it was changed or damaged; {_RETRY}")
+        if (
+            len(rows) != 1
+            or not isinstance(rows[0][0], int)
+            or not re.fullmatch("[0-9a-f]{16}", str(rows[0][1]))
+        ):
+            raise StoreError(
+                f"{self.path} does not say how many cells it holds: it was changed or "
+                f"damaged; {_RETRY}"
+            )
         cells, checksum = rows[0]
         return cells, str(checksum)
 
@@ -348,30 +432,48 @@ class Store:
         number, key, *values = row
         if self._version > 2:
             if not _is_sound(row[1:]):
-                raise StoreError(f"{self.path}: the cell {key!r} does not have its checksum: it was changed or damaged; {_RETRY}")
+                raise StoreError(
+                    f"{self.path}: the cell {key!r} does not have its checksum: it "
+                    f"was changed or damaged; {_RETRY}"
+                )
             values.pop()
         return number, str(key), self._result(values)
 
     def _result(self, row: Sequence[Any]) -> Result:
         for name, (kind, optional), value in zip(_COLUMNS, _KINDS, row, strict=False):
-            right = type(value) is kind and not (isinstance(value, float) and not math.isfinite(value))
+            right = type(value) is kind and not (
+                isinstance(value, float) and not math.isfinite(value)
+            )
             if not right and not (value is None and optional):
                 raise StoreError(
-                    f"{self.path} holds {name} = {value!r}, which is not of type {kind.__name__}; it was changed or damaged"
+                    f"{self.path} holds {name} = {value!r}, which is not of type {kind.__name__}; "
+                    "it was changed or damaged"
                 )
         result = Result(*row)  # older formats have fewer columns, and the rest their defaults
-        if min(result.weight_var, result.bias_var) < 0.0 or (result.kind == "finite") != (result.width is not None):
-            raise StoreError(f"{self.path} holds a network that cannot be: {result}; it was changed or damaged")
-        if result.status not in STATUS or (result.status == "done") == (result.test_accuracy is None):
-            raise StoreError(f"{self.path} holds a cell with the status {result.status!r}; it was changed or damaged")
+        if min(result.weight_var, result.bias_var) < 0.0 or (result.kind == "finite") != (
+            result.width is not None
+        ):
+            raise StoreError(
+                f"{self.path} holds a network that cannot be: {result}; it was changed or damaged"
+            )
+        if result.status not in STATUS or (result.status == "done") == (
+            result.test_accuracy is None
+        ):
+            raise StoreError(
+                f"{self.path} holds a cell with the status {result.status!r}; it was "
+                "changed or damaged"
+            )
         return result
 
-    # --- writing ----------------------------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     def add(self, results: Iterable[tuple[str, Result]]) -> None:
         """Commit finished cells with their keys, all or none; what is there already stays."""
         columns = ", ".join(f'"{name}"' for name in ("key", *_COLUMNS, "checksum"))
-        insert = f"INSERT INTO cell ({columns}) VALUES ({', '.join('?' * (len(_COLUMNS) + 2))}) ON CONFLICT DO NOTHING"
+        insert = (
+            f"INSERT INTO cell ({columns}) VALUES ({', '.join('?' * (len(_COLUMNS) + 2))}) ON "
+            "CONFLICT DO NOTHING"
+        )
         rows = [_row(key, result) for key, result in results]
         with self._transaction():
             cells, checksum = self._total()
@@ -379,13 +481,17 @@ class Store:
             self._set_total(cells + len(new), _sum([(checksum,), *new]))
 
     def forget_failed(self) -> int:
-        """Open cells again that failed, or are not as they were stored. Returns how many there were."""
+        """Open cells again that failed, or are not as they were stored. Returns how many there
+        were.
+        """
         status = 2 + _COLUMNS.index("status")
         with self._transaction():
             rows = self._rows(0)
             kept = [row for row in rows if _is_sound(row[1:]) and row[status] != "failed"]
             gone = {row[0] for row in rows} - {row[0] for row in kept}
-            self._connection.executemany("DELETE FROM cell WHERE number = ?", [(number,) for number in gone])
+            self._connection.executemany(
+                "DELETE FROM cell WHERE number = ?", [(number,) for number in gone]
+            )
             self._set_total(len(kept), _sum(kept))
         return len(gone)
 
@@ -394,7 +500,9 @@ class Store:
         self._connection.execute("INSERT INTO total VALUES (?, ?)", (cells, checksum))
 
     def claim(self, start: int, count: int = 1) -> bool:
-        """Try to get the locks of some groups, by their numbers. They are kept until ``release`` or the end of the process."""
+        """Try to get the locks of some groups, by their numbers. They are kept until ``release`` or
+        the end of the process.
+        """
         with self._errors("locked"):
             if self._locks is None:
                 self._locks = open(f"{self.path.resolve()}.lock", "ab")  # noqa: SIM115
@@ -416,7 +524,7 @@ class Store:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    # --- SQLite -----------------------------------------------------------------------------------------------------
+    # --- SQLite -----------------------------------------------------------------------------------
 
     def _value(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]
@@ -452,7 +560,9 @@ class Store:
 
 
 class _HotJournalError(StoreError):
-    """A killed process left the file in the middle of a change, and it was opened to be read only."""
+    """A killed process left the file in the middle of a change, and it was opened to be read
+    only.
+    """
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -463,7 +573,8 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("SELECT count(*) FROM sqlite_master")  # the first look at the file itself
+        # the first look at the file itself
+        connection.execute("SELECT count(*) FROM sqlite_master")
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if connection is not None:  # or Python 3.13 warns of it
             connection.close()
@@ -476,8 +587,13 @@ def _translated(path: Path, what: str, error: Exception) -> StoreError:
     name, text = getattr(error, "sqlite_errorname", ""), str(error)
     kept = "what is finished is kept, and the same command goes on"
     if name.startswith(("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY")):
-        return _HotJournalError(f"{path} was left in the middle of a change; open it once where it can be written")
-    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")) or isinstance(error, UnicodeDecodeError):  # of SQLite's own message
+        return _HotJournalError(
+            f"{path} was left in the middle of a change; open it once where it can be written"
+        )
+    # of SQLite's own message
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")) or isinstance(
+        error, UnicodeDecodeError
+    ):
         return StoreError(f"{path} is not the store of a run, or is damaged: {text}; {_REMEDY}")
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
         text += f"; {kept} when there is room"
@@ -493,10 +609,12 @@ def _writable(path: Path) -> None:
     if path.exists() and not os.access(path, os.W_OK):
         raise StoreError(f"{path} cannot be written: it is read-only")
     if not os.access(path.parent, os.W_OK):
-        raise StoreError(f"{path} cannot be written: the folder {path.parent.absolute()} is read-only")
+        raise StoreError(
+            f"{path} cannot be written: the folder {path.parent.absolute()} is read-only"
+        )
 
 
-# --- locks of the operating system ---------------------------------------------------------------------------------------
+# --- locks of the operating system ----------------------------------------------------------------
 
 if sys.platform == "win32":
     import msvcrt
@@ -527,7 +645,7 @@ else:
         fcntl.lockf(file, fcntl.LOCK_UN, count, start)
 
 
-# --- where and with what -------------------------------------------------------------------------------------------------
+# --- where and with what --------------------------------------------------------------------------
 
 
 def now() -> str:
@@ -540,20 +658,30 @@ def machine() -> str:
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        processor = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return f"{platform.system()} {platform.machine()}, {processor}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        processor = next(
+            line.partition(":")[2].strip() for line in lines if line.startswith("model name")
+        )
+    return (
+        f"{platform.system()} {platform.machine()}, {processor}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}"
+    )
 
 
 @lru_cache(maxsize=1)
 def commit() -> str | None:
-    """The commit of the package's sources if they are a checkout, with "+" if they were changed since; or None."""
+    """The commit of the package's sources if they are a checkout, with "+" if they were changed
+    since; or None.
+    """
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(Path(__file__).parents[1]), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20.0).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=20.0
+        ).stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", "__init__.py")  # an environment may lie in a checkout of something else
+        # an environment may lie in a checkout of something else
+        git("ls-files", "--error-unmatch", "__init__.py")
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return None

@@ -1,12 +1,14 @@
 """Table 1, ours beside the paper's: as text, CSV, Markdown, LaTeX, or records for JSON.
 
-*Ours* is the mean test accuracy of the selected hyperparameters, ± the standard deviation s over n repeats. The paper gives means
-without a spread, so the standard error of a difference takes theirs to be like ours: s √(1/n + 1/m), where m is 20 for the authors'
-rows and 1 for those of Lee et al. (2018). With n = 1 there is no s, and the binomial standard error of the test images stands in
-for it.
+*Ours* is the mean test accuracy of the selected hyperparameters, ± the standard deviation s over n
+repeats. The paper gives means without a spread, so the standard error of a difference takes theirs
+to be like ours: s √(1/n + 1/m), where m is 20 for the authors' rows and 1 for those of Lee et al.
+(2018). With n = 1 there is no s, and the binomial standard error of the test images stands in for
+it.
 
-A dagger † marks accuracies with repeats that were computed less accurately than usual (``Result.warning``), and a note says why.
-Noise that was raised as the paper does it is told in a note alone.
+A dagger † marks accuracies with repeats that were computed less accurately than usual
+(``Result.warning``), and a note says why. Noise that was raised as the paper does it is told in a
+note alone.
 """
 
 from __future__ import annotations
@@ -29,7 +31,14 @@ NOTHING = "–"
 MARK = "†"  # of accuracies that are less accurate than usual
 AGREEMENT = 0.005  # of an accuracy; or three standard errors, where that is more
 _DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
-_ACTIVATIONS = {"relu": "ReLU", "tanh": "Tanh", "erf": "Erf", "gelu": "GELU", "leaky_relu": "LeakyReLU", "abs": "Abs"}
+_ACTIVATIONS = {
+    "relu": "ReLU",
+    "tanh": "Tanh",
+    "erf": "Erf",
+    "gelu": "GELU",
+    "leaky_relu": "LeakyReLU",
+    "abs": "Abs",
+}
 
 
 @dataclass(frozen=True)
@@ -59,14 +68,22 @@ class Line:
 
     @property
     def standard_error(self) -> float | None:
-        """Of the difference; None if it would be zero, which repeats without any spread say nothing about."""
+        """Of the difference; None if it would be zero, which repeats without any spread say nothing
+        about.
+        """
         if self.ours is None or self.paper is None:
             return None
-        return self.ours.single * math.sqrt(1.0 / self.ours.repeats + 1.0 / self.paper.repeats) or None
+        return (
+            self.ours.single * math.sqrt(1.0 / self.ours.repeats + 1.0 / self.paper.repeats) or None
+        )
 
     @property
     def in_standard_errors(self) -> float | None:
-        return self.difference / self.standard_error if self.difference is not None and self.standard_error else None
+        return (
+            self.difference / self.standard_error
+            if self.difference is not None and self.standard_error
+            else None
+        )
 
     @property
     def agrees(self) -> bool | None:
@@ -90,13 +107,18 @@ def dataset_name(name: str) -> str:
     return _DATASETS.get(name, name)
 
 
-def network_name(activation: str, kind: str = "nngp", width: int | None = None, rank: int | None = None) -> str:
+def network_name(
+    activation: str, kind: str = "nngp", width: int | None = None, rank: int | None = None
+) -> str:
     """As it is written in a sentence.
 
     >>> network_name("relu", "ntk"), network_name("maxout", "finite"), network_name("maxout", "finite", 500, 3)
     ('ReLU, tangent kernel', 'maxout, finite width', 'maxout, width 500, rank 3')
     """
-    words = [{"tanh": "tanh", "erf": "erf", "abs": "abs"}.get(activation) or _ACTIVATIONS.get(activation, activation)]
+    words = [
+        {"tanh": "tanh", "erf": "erf", "abs": "abs"}.get(activation)
+        or _ACTIVATIONS.get(activation, activation)
+    ]
     if kind == "finite":
         words.append("finite width" if width is None else f"width {width}")
     if rank is not None:
@@ -110,7 +132,8 @@ def row_name(row: Row) -> str:
 
 
 def model_name(setting: Setting) -> str:
-    """As the paper writes it: q-depth-σ_b²-σ_w², or the activation in place of q; width-q-depth-σ_b-σ_w for finite networks.
+    """As the paper writes it: q-depth-σ_b²-σ_w², or the activation in place of q;
+    width-q-depth-σ_b-σ_w for finite networks.
 
     >>> model_name(Setting("mnist", 100, "maxout", "nngp", 4, 9, 1.1724, 3.4793))
     '4-9-1.17-3.48'
@@ -120,7 +143,11 @@ def model_name(setting: Setting) -> str:
     if setting.width is not None:
         deviations = (f"{math.sqrt(value):.4g}" for value in (setting.bias_var, setting.weight_var))
         return "-".join([str(setting.width), str(setting.rank), str(setting.depth), *deviations])
-    first = str(setting.rank) if setting.rank is not None else _ACTIVATIONS.get(setting.activation, setting.activation)
+    first = (
+        str(setting.rank)
+        if setting.rank is not None
+        else _ACTIVATIONS.get(setting.activation, setting.activation)
+    )
     return f"{first}-{setting.depth}-{_two_decimals(setting.bias_var)}-{_two_decimals(setting.weight_var)}"
 
 
@@ -139,8 +166,8 @@ def lines(rows: Iterable[Row], *, ranks: bool = False, missing: bool = False) ->
     ranks : bool
         Also a row for each rank of maxout, and for each width; the paper has none.
     missing : bool
-        Also the paper's rows that were not run, of the same sets of data: networks of finite width, other sizes. Left out
-        by default, since a run is mostly one row or two of the paper's table.
+        Also the paper's rows that were not run, of the same sets of data: networks of finite width,
+        other sizes. Left out by default, since a run is mostly one row or two of the paper's table.
     """
     rows = list(rows)
     found = []
@@ -149,17 +176,28 @@ def lines(rows: Iterable[Row], *, ranks: bool = False, missing: bool = False) ->
             continue
         theirs = None
         if row.kind != "ntk" and not row.partial:
-            theirs = published(row.dataset, row.n_train, row.activation, finite=row.kind == "finite")
+            theirs = published(
+                row.dataset, row.n_train, row.activation, finite=row.kind == "finite"
+            )
         found.append(Line(row.dataset, row.n_train, row.activation, row.kind, row, theirs))
     if missing:
         shown = {line.paper for line in found}
         datasets = {row.dataset for row in rows}
         found += [
-            Line(theirs.dataset, theirs.n_train, theirs.activation, "finite" if theirs.width else "nngp", None, theirs)
+            Line(
+                theirs.dataset,
+                theirs.n_train,
+                theirs.activation,
+                "finite" if theirs.width else "nngp",
+                None,
+                theirs,
+            )
             for theirs in table1()
             if theirs not in shown and theirs.dataset in datasets
         ]
-        found.sort(key=lambda line: row_order(line.dataset, line.n_train, line.kind, line.activation))
+        found.sort(
+            key=lambda line: row_order(line.dataset, line.n_train, line.kind, line.activation)
+        )
     return found
 
 
@@ -174,7 +212,7 @@ def render(lines: Sequence[Line], style: str = "text") -> str:
     return styles[checks.one_of("format", style, tuple(styles))](lines)
 
 
-# --- records: every number, unrounded ----------------------------------------------------------------------------------
+# --- records: every number, unrounded -------------------------------------------------------------
 
 
 def record(line: Line) -> dict[str, Any]:
@@ -198,7 +236,9 @@ def record(line: Line) -> dict[str, Any]:
         "bias_var": setting.bias_var if setting and setting.width is None else None,
         "weight_var": setting.weight_var if setting and setting.width is None else None,
         "bias_std": math.sqrt(setting.bias_var) if setting and setting.width is not None else None,
-        "weight_std": math.sqrt(setting.weight_var) if setting and setting.width is not None else None,
+        "weight_std": math.sqrt(setting.weight_var)
+        if setting and setting.width is not None
+        else None,
         "paper_model": line.paper.model if line.paper else None,
         "paper_accuracy": line.paper.accuracy if line.paper else None,
         "test_accuracy": ours.mean if ours else None,
@@ -235,7 +275,7 @@ def as_csv(lines: Sequence[Line]) -> str:
     return file.getvalue()
 
 
-# --- for people --------------------------------------------------------------------------------------------------------
+# --- for people -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -253,9 +293,25 @@ COLUMNS = (
     Column("data", "data", lambda line: dataset_name(line.dataset), number=False),
     Column("n_t", "$n_t$", lambda line: f"{line.n_train:,}"),
     Column("network", "network", lambda line: line.network, number=False),
-    Column("model", r"$q$-depth-$\sigma_b^2$-$\sigma_w^2$", lambda line: line.model or NOTHING, number=False),
-    Column("paper's model", "paper's model", lambda line: line.paper.model if line.paper else NOTHING, number=False, paper=True),
-    Column("paper", "paper", lambda line: f"{line.paper.accuracy:.4f}" if line.paper else NOTHING, paper=True),
+    Column(
+        "model",
+        r"$q$-depth-$\sigma_b^2$-$\sigma_w^2$",
+        lambda line: line.model or NOTHING,
+        number=False,
+    ),
+    Column(
+        "paper's model",
+        "paper's model",
+        lambda line: line.paper.model if line.paper else NOTHING,
+        number=False,
+        paper=True,
+    ),
+    Column(
+        "paper",
+        "paper",
+        lambda line: f"{line.paper.accuracy:.4f}" if line.paper else NOTHING,
+        paper=True,
+    ),
     Column("ours", "ours", lambda line: marked(line.row.best if line.row else None)),
     Column("difference", "difference", lambda line: signed(line.difference, 4), paper=True),
     Column("in s.e.", "in s.e.", lambda line: signed(line.in_standard_errors, 1), paper=True),
@@ -275,14 +331,20 @@ def spread(value: Spread | None) -> str:
 
 
 def marked(candidate: Candidate | None) -> str:
-    """The test accuracy of a candidate, with a mark before it where it is less accurate than usual."""
+    """The test accuracy of a candidate, with a mark before it where it is less accurate than
+    usual.
+    """
     text = spread(candidate.test_accuracy if candidate else None)
     return f"{MARK} {text}" if candidate and candidate.warned else text
 
 
 def power(value: float | None) -> str:
     """A noise variance: 1e-7, not 1e-07."""
-    return NOTHING if value is None else f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-").replace("e+0", "e+")
+    return (
+        NOTHING
+        if value is None
+        else f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-").replace("e+0", "e+")
+    )
 
 
 def signed(value: float | None, digits: int) -> str:
@@ -303,26 +365,40 @@ def notes(lines: Sequence[Line]) -> list[str]:
     """What has to be said below the table: what the numbers mean, and what is not in them."""
     said = []
     if any(line.ours for line in lines):
-        said.append("ours: mean test accuracy at the hyperparameters with the highest mean validation accuracy")
+        said.append(
+            "ours: mean test accuracy at the hyperparameters with the highest mean "
+            "validation accuracy"
+        )
         if any(line.ours and line.ours.deviation is not None for line in lines):
             said[0] += ", ± standard deviation over the repeats"
         said.append("model: q-depth-σ_b²-σ_w², or the activation in place of the rank q")
         if any(line.kind == "finite" for line in lines):
-            said[-1] += "; width-q-depth-σ_b-σ_w, with standard deviations, for networks of finite width"
+            said[-1] += (
+                "; width-q-depth-σ_b-σ_w, with standard deviations, for networks of finite width"
+            )
     if any(line.in_standard_errors is not None for line in lines):
         said.append(
-            "in s.e.: the difference over s √(1/n + 1/m), with s our standard deviation, n our repeats and m those of the paper's "
-            "row (20, or 1 for ReLU and tanh, from Lee et al. 2018), whose spread is not known and taken to be like ours"
+            "in s.e.: the difference over s √(1/n + 1/m), with s our standard deviation, n our "
+            "repeats and m those of the paper's "
+            "row (20, or 1 for ReLU and tanh, from Lee et al. 2018), whose spread is not known and "
+            "taken to be like ours"
         )
         if any(line.ours and line.ours.deviation is None for line in lines):
-            said.append("one repeat shows no s: the binomial standard error of the test images stands in for it")
+            said.append(
+                "one repeat shows no s: the binomial standard error of the test images "
+                "stands in for it"
+            )
     said += [f"{place(line)}: {text}" for line in lines if (text := selected_training(line))]
     for line in lines:
         if line.row is None:
             continue
         said += [f"{MARK} {place(line)}: {text}"] if (text := inaccuracy(line.row.best)) else []
         if not line.row.partial:
-            said += [f"{place(line)}: {text}" for tell in (others_inaccurate, raised, pending) if (text := tell(line.row))]
+            said += [
+                f"{place(line)}: {text}"
+                for tell in (others_inaccurate, raised, pending)
+                if (text := tell(line.row))
+            ]
     return said
 
 
@@ -345,23 +421,36 @@ def inaccuracy(candidate: Candidate | None) -> str:
         return ""
     reasons = candidate.warnings
     others = "" if len(reasons) == 1 else " (and others)"
-    return f"less accurate than usual{_repeats(candidate.warned, candidate)}: {_one_line(reasons[0])}{others}"
+    return (
+        f"less accurate than usual{_repeats(candidate.warned, candidate)}: "
+        f"{_one_line(reasons[0])}{others}"
+    )
 
 
 def others_inaccurate(row: Row) -> str:
-    """That candidates which were not selected are less accurate than usual, in words; empty if none is."""
+    """That candidates which were not selected are less accurate than usual, in words; empty if none
+    is.
+    """
     others = row.inaccurate - (row.best is not None and row.best.warned > 0)
     if not others:
         return ""
-    return f"{others:,} of the {len(row.candidates) - 1:,} other complete candidates less accurate than usual"
+    return (
+        f"{others:,} of the {len(row.candidates) - 1:,} other complete candidates less accurate "
+        "than usual"
+    )
 
 
 def raised(row: Row) -> str:
-    """That the selected candidate took more noise than was asked for, in words; empty if it did not, or has a mark."""
+    """That the selected candidate took more noise than was asked for, in words; empty if it did
+    not, or has a mark.
+    """
     best = row.best
     if best is None or not best.raised or best.warned:
         return ""
-    return f"noise variance raised to {power(best.noise_var)}, for a matrix that can be factored{_repeats(best.raised, best)}"
+    return (
+        f"noise variance raised to {power(best.noise_var)}, for a matrix that can be "
+        f"factored{_repeats(best.raised, best)}"
+    )
 
 
 def _repeats(count: int, candidate: Candidate) -> str:
@@ -371,9 +460,20 @@ def _repeats(count: int, candidate: Candidate) -> str:
 
 def pending(row: Row) -> str:
     """What did not count, in words; empty if everything did."""
-    parts = [f"{count:,} {what}" for count, what in ((row.failed, "failed"), (row.diverged, "diverged")) if count]
-    parts += [f"{row.incomplete:,} not yet with all {row.repeats} repeats"] if row.incomplete else []
-    return f"of {row.total:,} {'candidate' if row.total == 1 else 'candidates'} {' and '.join(parts)}, left out" if parts else ""
+    parts = [
+        f"{count:,} {what}"
+        for count, what in ((row.failed, "failed"), (row.diverged, "diverged"))
+        if count
+    ]
+    parts += (
+        [f"{row.incomplete:,} not yet with all {row.repeats} repeats"] if row.incomplete else []
+    )
+    return (
+        f"of {row.total:,} {'candidate' if row.total == 1 else 'candidates'} "
+        f"{' and '.join(parts)}, left out"
+        if parts
+        else ""
+    )
 
 
 def as_rich(lines: Sequence[Line]) -> Table:
@@ -387,20 +487,27 @@ def as_rich(lines: Sequence[Line]) -> Table:
     for column in shown:
         table.add_column(column.title, justify="right" if column.number else "left", no_wrap=True)
     for line, following in zip(lines, [*lines[1:], None], strict=True):
-        end = following is not None and (line.dataset, line.n_train) != (following.dataset, following.n_train)
+        end = following is not None and (line.dataset, line.n_train) != (
+            following.dataset,
+            following.n_train,
+        )
         cells = (Text(_one_line(column.show(line))) for column in shown)
         table.add_row(*cells, style="bold" if line.agrees is False else "", end_section=end)
     return table
 
 
 def as_text(lines: Sequence[Line], width: int | None = None) -> str:
-    """The table and what it means, without colours; where ``width`` is too little for it, a few lines for each row."""
+    """The table and what it means, without colours; where ``width`` is too little for it, a few
+    lines for each row.
+    """
     if not lines:
         return "No cell is finished yet.\n"
     from rich.console import Console
 
     file = io.StringIO()
-    console = Console(file=file, width=10_000, no_color=True, highlight=False, markup=False, legacy_windows=False)
+    console = Console(
+        file=file, width=10_000, no_color=True, highlight=False, markup=False, legacy_windows=False
+    )
     table = as_rich(lines)
     needed = console.measure(table).maximum
     console.width = width or needed
@@ -419,12 +526,20 @@ def _block(line: Line) -> str:
     width = max(len(ours), len(theirs))
     text = [_one_line(place(line))]
     if line.row:
-        count = f"   {line.ours.repeats} {'repeat' if line.ours.repeats == 1 else 'repeats'}" if line.ours else ""
+        count = (
+            f"   {line.ours.repeats} {'repeat' if line.ours.repeats == 1 else 'repeats'}"
+            if line.ours
+            else ""
+        )
         text.append(f"  ours   {ours:{width}}   {marked(line.row.best)}{count}")
     if line.paper:
         text.append(f"  paper  {theirs:{width}}   {line.paper.accuracy:.4f}")
     if line.difference is not None:
-        errors = "" if line.in_standard_errors is None else f", {signed(line.in_standard_errors, 1)} s.e."
+        errors = (
+            ""
+            if line.in_standard_errors is None
+            else f", {signed(line.in_standard_errors, 1)} s.e."
+        )
         text.append(f"  difference {signed(line.difference, 4)}{errors}")
     return "\n".join(text) + "\n\n"
 
@@ -432,7 +547,10 @@ def _block(line: Line) -> str:
 def as_markdown(lines: Sequence[Line]) -> str:
     """A pipe table, with the notes as a list below it."""
     shown = columns(lines)
-    text = [_pipes(_markdown(column.title) for column in shown), _pipes("---:" if column.number else "---" for column in shown)]
+    text = [
+        _pipes(_markdown(column.title) for column in shown),
+        _pipes("---:" if column.number else "---" for column in shown),
+    ]
     text += [_pipes(_markdown(column.show(line)) for column in shown) for line in lines]
     text += ["", *(f"- {_markdown(note)}" for note in notes(lines))]
     return "\n".join(text).rstrip() + "\n"
@@ -442,7 +560,9 @@ def as_latex(lines: Sequence[Line]) -> str:
     """A ``tabular`` in the manner of the package booktabs, with the notes as comments."""
     shown = columns(lines)
     text = [r"% needs \usepackage{booktabs}", *(f"% {_one_line(note)}" for note in notes(lines))]
-    text.append(rf"\begin{{tabular}}{{{''.join('r' if column.number else 'l' for column in shown)}}}")
+    text.append(
+        rf"\begin{{tabular}}{{{''.join('r' if column.number else 'l' for column in shown)}}}"
+    )
     text += [r"\toprule", " & ".join(column.latex for column in shown) + r" \\", r"\midrule"]
     for i, line in enumerate(lines):
         if i and (line.dataset, line.n_train) != (lines[i - 1].dataset, lines[i - 1].n_train):

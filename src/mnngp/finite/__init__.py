@@ -1,4 +1,6 @@
-"""Maxout networks of finite width. They need PyTorch (``pip install "mnngp[torch]"``), which is imported on first use."""
+"""Maxout networks of finite width. They need PyTorch (``pip install "mnngp[torch]"``), which is
+imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -60,4 +62,6 @@ def require_torch() -> None:
     try:
         importlib.import_module("torch")
     except ImportError as error:
-        raise MissingExtraError('finite networks need PyTorch: pip install "mnngp[torch]"') from error
+        raise MissingExtraError(
+            'finite networks need PyTorch: pip install "mnngp[torch]"'
+        ) from error

@@ -1,18 +1,23 @@
-"""The theorem as an experiment: finite maxout networks beside the Gaussian process that they become.
+"""The theorem as an experiment: finite maxout networks beside the Gaussian process that they
+become.
 
-Of the covariance of one network's outputs for given hidden units, ``K̂ = b + w H_L H_Lᵀ/width``, four things are measured:
+Of the covariance of one network's outputs for given hidden units, ``K̂ = b + w H_L H_Lᵀ/width``,
+four things are measured:
 
-* its mean over networks against the kernel of the theorem, entry by entry, in standard errors; and against the recursion as the
-  paper prints it, which the same score rejects;
+* its mean over networks against the kernel of the theorem, entry by entry, in standard errors; and
+  against the recursion as the paper prints it, which the same score rejects;
 * its squared distance from the kernel, ``E ‖K̂ - K‖² / ‖K‖²``, which falls like 1/width;
-* the excess kurtosis of the outputs. An output is Gaussian with the random variance ``V = K̂(x, x)``, so it is
-  ``3 Var(V) / E(V)²``, and it is also known exactly at every width (``exact_kurtosis``);
+* the excess kurtosis of the outputs. An output is Gaussian with the random variance ``V = K̂(x,
+  x)``, so it is ``3 Var(V) / E(V)²``, and it is also known exactly at every width
+  (``exact_kurtosis``);
 * the distance of the outputs' distribution from the Gaussian one.
 
-The variances have no bias at any width: ``E V_{l+1} = b + w M E V_l`` is the kernel's own recursion. Covariances of different
-points have one, of order 1/width, from the second hidden layer on: F_q of a random correlation is not F_q of its mean.
+The variances have no bias at any width: ``E V_{l+1} = b + w M E V_l`` is the kernel's own
+recursion. Covariances of different points have one, of order 1/width, from the second hidden layer
+on: F_q of a random correlation is not F_q of its mean.
 
-The tangent kernels of ``mnngp.finite.tangent`` are measured in the same way, training is in ``mnngp.finite.descent``.
+The tangent kernels of ``mnngp.finite.tangent`` are measured in the same way, training is in
+``mnngp.finite.descent``.
 """
 
 from __future__ import annotations
@@ -49,7 +54,8 @@ class Agreement:
     error : float
         ``‖mean K̂ - K‖/‖K‖``, in Frobenius norms.
     score, printed_score : float
-        The largest entry of ``|mean K̂ - K|`` in standard errors; the same for the recursion as printed.
+        The largest entry of ``|mean K̂ - K|`` in standard errors; the same for the recursion as
+        printed.
     output_score : float
         The same for the mean of ``f fᵀ`` over the outputs f themselves.
     squared_error, squared_error_std : float
@@ -57,7 +63,8 @@ class Agreement:
     kurtosis, exact_kurtosis : float
         Excess kurtosis of the output at the first point: measured, and as it must be at this width.
     distance : float
-        The largest difference between the outputs' distribution function, at the first point, and the Gaussian one.
+        The largest difference between the outputs' distribution function, at the first point, and
+        the Gaussian one.
     draws : Draws
         What all this is from.
     """
@@ -93,7 +100,8 @@ def agreement(
     Parameters
     ----------
     kernel : MaxoutKernel
-        Of kind "nngp", with one ``weight_var`` and one ``bias_var`` for all layers, as the printed recursion has them.
+        Of kind "nngp", with one ``weight_var`` and one ``bias_var`` for all layers, as the printed
+        recursion has them.
     X : array of shape (n, d)
         A few points.
     width, networks : int
@@ -117,7 +125,10 @@ def agreement(
         raise InputError("networks must be 2 or more, for a standard error, got 1")
     points, *_ = setting(kernel, X)
     if kernel.kind != "nngp":
-        raise InputError(f'kernel must be of kind "nngp", got {kernel!r}; for tangent kernels there is tangent_agreement')
+        raise InputError(
+            f'kernel must be of kind "nngp", got {kernel!r}; for tangent kernels '
+            "there is tangent_agreement"
+        )
     exact = kernel(points)
     _not_zero(np.diag(exact))
     draws = way(kernel, X, width, networks, seed=seed, progress=progress)
@@ -143,7 +154,10 @@ def _not_zero(variances: Array) -> None:
     """Where the kernel is zero all networks are, and errors relative to it have no meaning."""
     if not np.all(variances):
         row = int(np.argmin(variances != 0.0))
-        raise InputError(f"X must have no point where the kernel is zero (the origin, if bias_var is 0), got such a one: X[{row}]")
+        raise InputError(
+            "X must have no point where the kernel is zero (the origin, if bias_var "
+            f"is 0), got such a one: X[{row}]"
+        )
 
 
 def _distances(samples: Array, exact: Array) -> dict[str, float]:
@@ -158,29 +172,44 @@ def _distances(samples: Array, exact: Array) -> dict[str, float]:
 
 
 def score(samples: Array, exact: Array) -> float:
-    """The largest entry of ``|mean - exact|``, in standard errors of the mean; without any error it is zero."""
-    off, error = np.abs(samples.mean(axis=0) - exact), samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
+    """The largest entry of ``|mean - exact|``, in standard errors of the mean; without any error it
+    is zero.
+    """
+    off, error = (
+        np.abs(samples.mean(axis=0) - exact),
+        samples.std(axis=0, ddof=1) / np.sqrt(len(samples)),
+    )
     with np.errstate(divide="ignore"):
         return float(np.max(np.divide(off, error, where=off > 0.0, out=np.zeros_like(off))))
 
 
 def printed_kernel(kernel: MaxoutKernel, X: Any) -> Array:
-    """Eq. (20), label 18, as the paper prints it, to be rejected: the affine map stands twice in each layer from the second on."""
+    """Eq. (20), label 18, as the paper prints it, to be rejected: the affine map stands twice in
+    each layer from the second on.
+    """
     points, (weight_var, *weights), (bias_var, *biases) = setting(kernel, X)
     if any(other != weight_var for other in weights) or any(other != bias_var for other in biases):
-        raise InputError(f"the recursion is printed for one weight_var and one bias_var, got {kernel!r}")
+        raise InputError(
+            f"the recursion is printed for one weight_var and one bias_var, got {kernel!r}"
+        )
     K = points @ points.T / points.shape[1]
     for _ in range(kernel.depth):
         C = bias_var + weight_var * K
         scale = np.sqrt(np.outer(np.diag(C), np.diag(C)))
-        K = bias_var + weight_var * scale * Maxout(kernel.rank).moment(np.clip(C / scale, -1.0, 1.0))
+        K = bias_var + weight_var * scale * Maxout(kernel.rank).moment(
+            np.clip(C / scale, -1.0, 1.0)
+        )
     return np.asarray(K)
 
 
-def exact_kurtosis(kernel: MaxoutKernel, X: Any, width: int | Sequence[int] | NDArray[Any]) -> Array:
-    """The excess kurtosis of a finite network's output at each point or, for a single point, at each of several widths.
+def exact_kurtosis(
+    kernel: MaxoutKernel, X: Any, width: int | Sequence[int] | NDArray[Any]
+) -> Array:
+    """The excess kurtosis of a finite network's output at each point or, for a single point, at
+    each of several widths.
 
-    For given V_l the units of the next layer are independent, √V_l times the maximum m of ``rank`` standard normals, hence
+    For given V_l the units of the next layer are independent, √V_l times the maximum m of ``rank``
+    standard normals, hence
 
         E(V_{l+1} | V_l)   = b + w M V_l                        M = E m²
         Var(V_{l+1} | V_l) = w² V_l² (E m⁴ - M²)/width
@@ -201,14 +230,21 @@ def exact_kurtosis(kernel: MaxoutKernel, X: Any, width: int | Sequence[int] | ND
         for index, value in enumerate(width):  # type: ignore[arg-type]
             checks.positive_int(f"width[{index}]", value)
         if len(points) > 1:
-            raise InputError(f"width must be one number for {len(points)} points, or X a single point, got {width!r}")
+            raise InputError(
+                f"width must be one number for {len(points)} points, or X a single "
+                f"point, got {width!r}"
+            )
     widths = np.asarray(width, dtype=np.float64)
     second, fourth = Maxout(kernel.rank).second_moment, maximum_moment(kernel.rank, 4)
     mean = bias_var[0] + weight_var[0] * np.sum(points**2, axis=1) / points.shape[1] + 0.0 * widths
     _not_zero(mean)
     square = mean**2
     for w, b in zip(weight_var[1:], bias_var[1:], strict=True):
-        square = b**2 + 2.0 * b * w * second * mean + w**2 * (second**2 + (fourth - second**2) / widths) * square
+        square = (
+            b**2
+            + 2.0 * b * w * second * mean
+            + w**2 * (second**2 + (fourth - second**2) / widths) * square
+        )
         mean = b + w * second * mean
     return np.asarray(3.0 * (square / mean**2 - 1.0))
 
@@ -239,11 +275,19 @@ class TangentAgreement:
 
 
 def tangent_agreement(
-    kernel: MaxoutKernel, X: Any, width: int, networks: int, *, seed: int = 0, progress: Done = lambda part: None
+    kernel: MaxoutKernel,
+    X: Any,
+    width: int,
+    networks: int,
+    *,
+    seed: int = 0,
+    progress: Done = lambda part: None,
 ) -> TangentAgreement:
-    """Draw networks of one width, in the parametrisation "ntk", and compare their tangent kernels with the analytic one.
+    """Draw networks of one width, in the parametrisation "ntk", and compare their tangent kernels
+    with the analytic one.
 
-    The arguments are those of ``draw_values``. The networks are whole ones, one at a time in memory.
+    The arguments are those of ``draw_values``. The networks are whole ones, one at a time in
+    memory.
 
     Examples
     --------
@@ -258,17 +302,28 @@ def tangent_agreement(
         raise InputError("networks must be 2 or more, for a standard error, got 1")
     exact = analytic(kernel)(points)
     _not_zero(np.diag(exact))
-    variances: dict[str, Any] = {"weight_var": weight_var, "bias_var": bias_var, "parametrization": "ntk"}
+    variances: dict[str, Any] = {
+        "weight_var": weight_var,
+        "bias_var": bias_var,
+        "parametrization": "ntk",
+    }
     samples = np.empty((networks, len(points), len(points)))
     for index, own in enumerate(network_seeds(seed, networks)):
-        network = MaxoutNetwork(width, kernel.rank, kernel.depth, points.shape[1], **variances, seed=own)
+        network = MaxoutNetwork(
+            width, kernel.rank, kernel.depth, points.shape[1], **variances, seed=own
+        )
         samples[index] = tangent_kernel(network, points)
         progress(1.0 / networks)
-    return TangentAgreement(kernel.rank, kernel.depth, width, networks, **_distances(samples, exact))
+    return TangentAgreement(
+        kernel.rank, kernel.depth, width, networks, **_distances(samples, exact)
+    )
 
 
-def power_law(widths: Sequence[float], values: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
-    """The exponent of a power law through measured values, by least squares on logarithms, and its standard error.
+def power_law(
+    widths: Sequence[float], values: Sequence[float], errors: Sequence[float]
+) -> tuple[float, float]:
+    """The exponent of a power law through measured values, by least squares on logarithms, and its
+    standard error.
 
     Parameters
     ----------

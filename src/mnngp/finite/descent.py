@@ -1,13 +1,16 @@
-"""Full-batch gradient descent of finite networks, and what the tangent kernel foretells for each of them.
+"""Full-batch gradient descent of finite networks, and what the tangent kernel foretells for each of
+them.
 
-On the loss ``½ Σ (f(x_i) - y_i)²`` a step of size η moves the parameters by ``-η`` times its gradient. Were the network linear in
-its parameters, with the tangent kernel Θ, its outputs would be, after k steps and at any points x (Lee et al. 2019, eqs. 8 to 11,
-with steps in place of the flow),
+On the loss ``½ Σ (f(x_i) - y_i)²`` a step of size η moves the parameters by ``-η`` times its
+gradient. Were the network linear in its parameters, with the tangent kernel Θ, its outputs would
+be, after k steps and at any points x (Lee et al. 2019, eqs. 8 to 11, with steps in place of the
+flow),
 
     f_k(x) = f_0(x) + Θ_x Θ⁻¹ (1 - (1 - ηΘ)^k) (y - f_0)
 
-As the width grows this holds for every network from its own start f_0, with the analytic Θ. Over the networks it becomes the
-Gaussian process of ``mnngp.inference.GradientFlow`` at the time ``t = ηk``, where ``(1 - ηΘ)^k`` is ``exp(-Θt)``.
+As the width grows this holds for every network from its own start f_0, with the analytic Θ. Over
+the networks it becomes the Gaussian process of ``mnngp.inference.GradientFlow`` at the time ``t =
+ηk``, where ``(1 - ηΘ)^k`` is ``exp(-Θt)``.
 """
 
 from __future__ import annotations
@@ -37,9 +40,16 @@ _LONGEST = 1e30  # a step in single precision, times the number of points
 
 
 def descend(
-    networks: MaxoutNetwork | Sequence[MaxoutNetwork], X: Any, y: Any, *, step: float, record: Sequence[int], new: Any
+    networks: MaxoutNetwork | Sequence[MaxoutNetwork],
+    X: Any,
+    y: Any,
+    *,
+    step: float,
+    record: Sequence[int],
+    new: Any,
 ) -> Array:
-    """Train networks of one shape, all at once, and follow their predictions. The networks are not changed.
+    """Train networks of one shape, all at once, and follow their predictions. The networks are not
+    changed.
 
     Parameters
     ----------
@@ -75,15 +85,24 @@ def descend(
     moments = sorted(set(numbers.tolist()))
     if networks[0].outputs != 1:
         raise InputError(f"networks must have one output, got {networks[0].outputs}")
-    points, unknown, targets = input_tensor("X", X, networks[0]), input_tensor("new", new, networks[0]), real_array("y", y)
+    points, unknown, targets = (
+        input_tensor("X", X, networks[0]),
+        input_tensor("new", new, networks[0]),
+        real_array("y", y),
+    )
     if targets.shape != points.shape[:1]:
-        raise InputError(f"y must have one number for each of the {len(points)} rows of X, got shape {targets.shape}")
+        raise InputError(
+            f"y must have one number for each of the {len(points)} rows of X, got "
+            f"shape {targets.shape}"
+        )
     moving, count, found = copy.deepcopy(networks), 0, {}
     gone = np.zeros(len(moving), dtype=bool)
     rate = 0.5 * step * len(points)  # of the mean squared error, which is 2/n of the loss
     for moment in moments:
         if moment > count:
-            training = Training("sgd", learning_rate=rate, epochs=moment - count, batch_size=len(points))
+            training = Training(
+                "sgd", learning_rate=rate, epochs=moment - count, batch_size=len(points)
+            )
             gone |= [history.diverged for history in train(moving, points, targets, training)]
             count = moment
         made = predict(moving, unknown)[..., 0].astype(np.float64)
@@ -91,8 +110,18 @@ def descend(
     return np.stack([found[moment] for moment in numbers.tolist()])
 
 
-def foretell(kernel: MaxoutKernel, X: Any, y: Any, new: Any, start: Array, *, step: float, record: Sequence[int]) -> Array:
-    """The predictions ``f_k(new)`` of the linear model above, for networks whose outputs are known before training.
+def foretell(
+    kernel: MaxoutKernel,
+    X: Any,
+    y: Any,
+    new: Any,
+    start: Array,
+    *,
+    step: float,
+    record: Sequence[int],
+) -> Array:
+    """The predictions ``f_k(new)`` of the linear model above, for networks whose outputs are known
+    before training.
 
     Parameters
     ----------
@@ -118,17 +147,22 @@ def foretell(kernel: MaxoutKernel, X: Any, y: Any, new: Any, start: Array, *, st
 def _gain(x: Array, count: int) -> Array:
     """``(1 - (1 - x)^count) / x``, also for small x and, as at equal points, for zero."""
     small = np.abs(x) < 1e-14
-    learnt = np.where(x < 0.5, -np.expm1(count * np.log1p(-np.minimum(x, 0.5))), 1.0 - (1.0 - x) ** count)
+    learnt = np.where(
+        x < 0.5, -np.expm1(count * np.log1p(-np.minimum(x, 0.5))), 1.0 - (1.0 - x) ** count
+    )
     return np.asarray(np.where(small, count, learnt / np.where(small, 1.0, x)))
 
 
 def step_size(tangent: MaxoutKernel, X: Any, resolution: float) -> float:
-    """The step of descent that is ``resolution`` times ``1/λ_max`` of a tangent kernel at the points."""
+    """The step of descent that is ``resolution`` times ``1/λ_max`` of a tangent kernel at the
+    points.
+    """
     largest = float(np.linalg.eigvalsh(tangent(X))[-1])
     resolution = checks.real("resolution", resolution, low=0.0, high=2.0, strict=True)
     if not resolution < largest * _LONGEST:
         raise InputError(
-            f"the tangent kernel must not be too small to train with, got a largest eigenvalue of {largest:.3g} for {tangent!r}: "
+            "the tangent kernel must not be too small to train with, got a largest eigenvalue of "
+            f"{largest:.3g} for {tangent!r}: "
             "larger variances or less depth help, or no training (--descent-up-to 0)"
         )
     return resolution / largest
@@ -144,7 +178,8 @@ class DescentAgreement:
     times : array of shape (moments,)
         Step size times steps.
     trained, foretold : arrays of shape (moments, networks, m)
-        Predictions at the new points: of the networks, and of the linear model from each network's own start.
+        Predictions at the new points: of the networks, and of the linear model from each network's
+        own start.
     mean, std : arrays of shape (moments, m)
         Of ``GradientFlow`` over initialisations.
     """
@@ -165,8 +200,13 @@ class DescentAgreement:
 
     @property
     def squared_errors(self) -> Array:
-        """For each network, the mean square of trained minus foretold at the end, relative to that of what was foretold."""
-        difference, scale = (self.trained[-1] - self.foretold[-1]) ** 2, np.mean(self.foretold[-1] ** 2)
+        """For each network, the mean square of trained minus foretold at the end, relative to that
+        of what was foretold.
+        """
+        difference, scale = (
+            (self.trained[-1] - self.foretold[-1]) ** 2,
+            np.mean(self.foretold[-1] ** 2),
+        )
         return np.asarray(difference.mean(axis=1) / scale)
 
     @property
@@ -194,7 +234,8 @@ def descent_agreement(
     seed: int = 0,
     progress: Done = lambda part: None,
 ) -> DescentAgreement:
-    """Train networks of one width, in the parametrisation "ntk", and compare them with the tangent kernel's predictors.
+    """Train networks of one width, in the parametrisation "ntk", and compare them with the tangent
+    kernel's predictors.
 
     Parameters
     ----------
@@ -205,7 +246,8 @@ def descent_agreement(
     width, networks : int
         Units of each hidden layer, and how many networks: two or more, for a standard error.
     time : float
-        Until when, in units of ``1/λ_max`` of the tangent kernel, the time in which the fastest direction is learnt.
+        Until when, in units of ``1/λ_max`` of the tangent kernel, the time in which the fastest
+        direction is learnt.
     resolution : float
         The step, in the same units: descent follows the flow as it goes to zero, and diverges at 2.
     moments : int
@@ -241,11 +283,17 @@ def descent_agreement(
     for first in range(0, networks, batch):
         group = [
             MaxoutNetwork(
-                width, kernel.rank, kernel.depth, inputs, weight_var=kernel.weight_var, bias_var=kernel.bias_var,
-                parametrization="ntk", seed=own,
+                width,
+                kernel.rank,
+                kernel.depth,
+                inputs,
+                weight_var=kernel.weight_var,
+                bias_var=kernel.bias_var,
+                parametrization="ntk",
+                seed=own,
             )
             for own in seeds[first : first + batch]
-        ]  # fmt: skip
+        ]
         start.append(predict(group, both)[..., 0].astype(np.float64))
         trained.append(descend(group, X, y, step=step, record=record, new=new))
         progress(len(group) / networks)
@@ -254,4 +302,13 @@ def descent_agreement(
     flow = GradientFlow(tangent, X, y)
     limits = [flow.mean_and_covariance(new, float(moment)) for moment in times]
     mean, std = np.stack([m for m, _ in limits]), np.stack([np.sqrt(np.diag(c)) for _, c in limits])
-    return DescentAgreement(kernel.rank, kernel.depth, width, times, np.concatenate(trained, axis=1), foretold, mean, std)
+    return DescentAgreement(
+        kernel.rank,
+        kernel.depth,
+        width,
+        times,
+        np.concatenate(trained, axis=1),
+        foretold,
+        mean,
+        std,
+    )

@@ -1,16 +1,19 @@
 """A maxout network of finite width, as a PyTorch module.
 
-With ``h_0 = x`` and for l = 1 … L, every unit of a layer the maximum of q affine maps of the layer before (eqs. 1 and 2):
+With ``h_0 = x`` and for l = 1 … L, every unit of a layer the maximum of q affine maps of the layer
+before (eqs. 1 and 2):
 
     h_l = max_{i ≤ q} (W_{l,i} h_{l-1} + b_{l,i}),        f = W h_L + b
 
-*Initialisation.* The infinite-width one draws the weights of a map with the variance ``weight_var / fan_in`` and its biases with
-``bias_var``: as ``width → ∞`` the network becomes the Gaussian process whose kernel ``MaxoutKernel`` has. The paper's own
-experiments with finite networks give the standard deviations themselves, ``weight_std`` and ``bias_std``, whatever the fan-in.
+*Initialisation.* The infinite-width one draws the weights of a map with the variance ``weight_var /
+fan_in`` and its biases with ``bias_var``: as ``width → ∞`` the network becomes the Gaussian process
+whose kernel ``MaxoutKernel`` has. The paper's own experiments with finite networks give the
+standard deviations themselves, ``weight_std`` and ``bias_std``, whatever the fan-in.
 
-*Parametrisation.* "standard" has those weights as its parameters. "ntk" has numbers of unit variance, and multiplies them by their
-standard deviations in the forward pass: the same function at the start, but one whose gradient descent has a limit, in which the
-tangent kernel ``MaxoutKernel(kind="ntk")`` rules.
+*Parametrisation.* "standard" has those weights as its parameters. "ntk" has numbers of unit
+variance, and multiplies them by their standard deviations in the forward pass: the same function at
+the start, but one whose gradient descent has a limit, in which the tangent kernel
+``MaxoutKernel(kind="ntk")`` rules.
 """
 
 from __future__ import annotations
@@ -39,15 +42,16 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
     inputs, outputs : int
         Numbers that come in and go out.
     weight_var, bias_var : float or sequence of depth + 1 floats
-        The infinite-width initialisation: variances times fan-in of the weights, and of the biases; one for all affine maps, or
-        one for each. By default those of ``MaxoutKernel``, 1 and 0.1.
+        The infinite-width initialisation: variances times fan-in of the weights, and of the biases;
+        one for all affine maps, or one for each. By default those of ``MaxoutKernel``, 1 and 0.1.
     weight_std, bias_std : float
-        The paper's initialisation, in place of the variances: standard deviations as they are, whatever the fan-in.
+        The paper's initialisation, in place of the variances: standard deviations as they are,
+        whatever the fan-in.
     parametrization : {"standard", "ntk"}
         What the parameters are, see above. At the start it makes no difference.
     seed : int, optional
-        Of the initial parameters; equal seeds give equal networks of one dtype, on every device. None: a seed that PyTorch's
-        own generator draws, so ``torch.manual_seed`` decides.
+        Of the initial parameters; equal seeds give equal networks of one dtype, on every device.
+        None: a seed that PyTorch's own generator draws, so ``torch.manual_seed`` decides.
     dtype : {"float32", "float64"}, or torch.float32, torch.float64
     device : str or torch.device
         Any that PyTorch has.
@@ -82,20 +86,27 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         sizes = {"width": width, "rank": rank, "depth": depth, "inputs": inputs, "outputs": outputs}
         for name, value in sizes.items():
             setattr(self, name, checks.positive_int(name, value))
-        self.parametrization = checks.one_of("parametrization", parametrization, ("standard", "ntk"))
+        self.parametrization = checks.one_of(
+            "parametrization", parametrization, ("standard", "ntk")
+        )
         kind = torch_dtype(dtype)
         fan_ins = [inputs, *[width] * depth]
         self.deviations = _deviations(fan_ins, weight_var, bias_var, weight_std, bias_std)
         self._given = _given(weight_var, bias_var, weight_std, bias_std)
         if seed is None:
             seed = int(torch.randint(2**63 - 1, (), device="cpu"))
-        generator = torch.Generator().manual_seed(checks.seed("seed", seed))  # of the CPU, so that a seed means the same everywhere
+        # of the CPU, so that a seed means the same everywhere
+        generator = torch.Generator().manual_seed(checks.seed("seed", seed))
         self.weights, self.biases = torch.nn.ParameterList(), torch.nn.ParameterList()
         for index, (fan_in, deviation) in enumerate(zip(fan_ins, self.deviations, strict=True)):
             shape = (rank, width) if index < depth else (outputs,)
             scale = (1.0, 1.0) if parametrization == "ntk" else deviation
-            weight, bias = (torch.empty(size, dtype=kind, device="cpu") for size in ((*shape, fan_in), shape))
-            for parameter, size, collection in zip((weight, bias), scale, (self.weights, self.biases), strict=True):
+            weight, bias = (
+                torch.empty(size, dtype=kind, device="cpu") for size in ((*shape, fan_in), shape)
+            )
+            for parameter, size, collection in zip(
+                (weight, bias), scale, (self.weights, self.biases), strict=True
+            ):
                 parameter.normal_(generator=generator).mul_(size)
                 collection.append(torch.nn.Parameter(parameter.to(device)))
 
@@ -121,9 +132,12 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
     def kernel(self, kind: str = "nngp") -> MaxoutKernel:
         """The kernel that belongs to the initialisation: exact in the limit of infinite width.
 
-        For the paper's initialisation this is the kernel with ``weight_var = fan_in · weight_std²`` in each layer.
+        For the paper's initialisation this is the kernel with ``weight_var = fan_in · weight_std²``
+        in each layer.
         """
-        weight_var = np.array([self.inputs, *[self.width] * self.depth]) * np.array([std**2 for std, _ in self.deviations])
+        weight_var = np.array([self.inputs, *[self.width] * self.depth]) * np.array(
+            [std**2 for std, _ in self.deviations]
+        )
         bias_var = np.array([std**2 for _, std in self.deviations])
         weights, biases = (_one_if_equal(values) for values in (weight_var, bias_var))
         return MaxoutKernel(self.depth, self.rank, weight_var=weights, bias_var=biases, kind=kind)
@@ -146,13 +160,15 @@ def real_array(name: str, value: Any) -> Array:
     """Return a tensor, or what NumPy makes an array of, as a numeric array."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
-        value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # NumPy has no bfloat16
+        # NumPy has no bfloat16
+        value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
     return checks.real_array(name, value)
 
 
 def tensor_like(array: Array, like: torch.Tensor) -> torch.Tensor:
     """An array of any layout as a tensor, with the dtype and the device of ``like``."""
-    # PyTorch refuses negative strides and other machines' numbers, and warns of arrays that cannot be written to.
+    # PyTorch refuses negative strides and other machines' numbers, and warns of arrays that cannot
+    # be written to.
     kind = np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
     return torch.from_numpy(np.require(array, kind, ["C", "W"])).to(like)
 
@@ -161,40 +177,70 @@ def input_tensor(name: str, value: Any, network: MaxoutNetwork) -> torch.Tensor:
     """Points (points, inputs) as a tensor for the network."""
     array = checks.points(name, real_array(name, value))
     if array.shape[1] != network.inputs:
-        raise InputError(f"{name} must have {network.inputs} columns, as many as the network has inputs, got shape {array.shape}")
+        raise InputError(
+            f"{name} must have {network.inputs} columns, as many as the network has "
+            f"inputs, got shape {array.shape}"
+        )
     return tensor_like(array, network.weights[0].detach())
 
 
-def _given(weight_var: Any, bias_var: Any, weight_std: float | None, bias_std: float | None) -> dict[str, Any]:
+def _given(
+    weight_var: Any, bias_var: Any, weight_std: float | None, bias_std: float | None
+) -> dict[str, Any]:
     """The initialisation, in the words and numbers of its two arguments."""
     if weight_std is None:
-        values = {"weight_var": 1.0 if weight_var is None else weight_var, "bias_var": 0.1 if bias_var is None else bias_var}
+        values = {
+            "weight_var": 1.0 if weight_var is None else weight_var,
+            "bias_var": 0.1 if bias_var is None else bias_var,
+        }
     else:
         values = {"weight_std": weight_std, "bias_std": bias_std or 0.0}
     return {name: np.asarray(value, dtype=np.float64).tolist() for name, value in values.items()}
 
 
 def _deviations(
-    fan_ins: list[int], weight_var: Any, bias_var: Any, weight_std: float | None, bias_std: float | None
+    fan_ins: list[int],
+    weight_var: Any,
+    bias_var: Any,
+    weight_std: float | None,
+    bias_std: float | None,
 ) -> list[tuple[float, float]]:
     """Standard deviations of the weights and of the biases of each affine map."""
     if weight_std is None and bias_std is None:
         count = len(fan_ins)
-        weights = checks.variances("weight_var", 1.0 if weight_var is None else weight_var, count, zero=False)
-        biases = checks.variances("bias_var", 0.1 if bias_var is None else bias_var, count, zero=True)
-        return [(float(np.sqrt(w / fan_in)), float(np.sqrt(b))) for w, b, fan_in in zip(weights, biases, fan_ins, strict=True)]
+        weights = checks.variances(
+            "weight_var", 1.0 if weight_var is None else weight_var, count, zero=False
+        )
+        biases = checks.variances(
+            "bias_var", 0.1 if bias_var is None else bias_var, count, zero=True
+        )
+        return [
+            (float(np.sqrt(w / fan_in)), float(np.sqrt(b)))
+            for w, b, fan_in in zip(weights, biases, fan_ins, strict=True)
+        ]
     if weight_var is not None or bias_var is not None:
         raise InputError(
-            "variances (weight_var, bias_var: over fan-in) and standard deviations (weight_std, bias_std: as they are) exclude "
-            f"each other, got weight_var={weight_var!r}, bias_var={bias_var!r}, weight_std={weight_std!r}, bias_std={bias_std!r}"
+            "variances (weight_var, bias_var: over fan-in) and standard deviations (weight_std, "
+            "bias_std: as they are) exclude "
+            f"each other, got weight_var={weight_var!r}, bias_var={bias_var!r}, "
+            f"weight_std={weight_std!r}, bias_std={bias_std!r}"
         )
     if weight_std is None:
-        raise InputError("weight_std is missing: the paper's initialisation takes weight_std and bias_std")
-    pair = checks.real("weight_std", weight_std, low=0.0, strict=True), checks.real("bias_std", bias_std or 0.0, low=0.0)
+        raise InputError(
+            "weight_std is missing: the paper's initialisation takes weight_std and bias_std"
+        )
+    pair = (
+        checks.real("weight_std", weight_std, low=0.0, strict=True),
+        checks.real("bias_std", bias_std or 0.0, low=0.0),
+    )
     return [pair] * len(fan_ins)
 
 
 def _one_if_equal(values: Any) -> Any:
     """A number where all are the same up to rounding (15 digits of it), else all of them."""
     first = float(f"{values[0]:.15g}")
-    return first if np.allclose(values, first, rtol=1e-14, atol=0.0) else [float(f"{value:.15g}") for value in values]
+    return (
+        first
+        if np.allclose(values, first, rtol=1e-14, atol=0.0)
+        else [float(f"{value:.15g}") for value in values]
+    )

@@ -1,4 +1,6 @@
-"""The picture of the experiment on convergence. It needs Matplotlib (``pip install "mnngp[experiments]"``)."""
+"""The picture of the experiment on convergence. It needs Matplotlib (``pip install
+"mnngp[experiments]"``).
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,14 @@ GREY = "#777777"
 
 
 def convergence(study: Study) -> Figure:
-    """All of it: errors against width, the outputs' distribution, tangent kernels, and networks in training.
+    """All of it: errors against width, the outputs' distribution, tangent kernels, and networks in
+    training.
 
     Parameters
     ----------
     study : Study
-        As ``mnngp.finite.study`` returns it. Parts that it has nothing for are left out, and so are numbers that are not finite.
+        As ``mnngp.finite.study`` returns it. Parts that it has nothing for are left out, and so are
+        numbers that are not finite.
 
     Returns
     -------
@@ -36,7 +40,9 @@ def convergence(study: Study) -> Figure:
         Save it with ``figure.savefig("convergence.png")``.
     """
     deepest = max(study.covariances, key=lambda row: (row.depth, -row.rank))
-    group = [row for row in study.covariances if (row.rank, row.depth) == (deepest.rank, deepest.depth)]
+    group = [
+        row for row in study.covariances if (row.rank, row.depth) == (deepest.rank, deepest.depth)
+    ]
     panels: list[Any] = [
         lambda ax: _errors(ax, study.covariances, "Covariance of one network"),
         lambda ax: _densities(ax, group),
@@ -60,19 +66,38 @@ def convergence(study: Study) -> Figure:
 
 
 def _errors(ax: Axes, rows: Sequence[Any], title: str) -> None:
-    """Relative squared errors against width, with bars of two standard errors, and a line of slope -1."""
+    """Relative squared errors against width, with bars of two standard errors, and a line of slope
+    -1.
+    """
     # The scale comes first: an axis without points cannot be made logarithmic afterwards.
     ax.set(title=title, xlabel="width", ylabel="relative squared error", xscale="log", yscale="log")
     kinds = _kinds(rows)
     for (rank, depth), group in kinds.items():
         style = _style(kinds, rank, depth)
-        chosen = [row for row in group if _drawable(row.squared_error) and np.isfinite(row.squared_error_std)]
-        values, errors = (np.array([getattr(row, name) for row in chosen]) for name in ("squared_error", "squared_error_std"))
+        chosen = [
+            row
+            for row in group
+            if _drawable(row.squared_error) and np.isfinite(row.squared_error_std)
+        ]
+        values, errors = (
+            np.array([getattr(row, name) for row in chosen])
+            for name in ("squared_error", "squared_error_std")
+        )
         below = np.minimum(2.0 * errors, 0.9 * values)  # a logarithmic axis has no room for zero
-        bars = np.stack([below, 2.0 * errors]).tolist()  # Matplotlib before 3.10 takes an array of one number for a number
-        ax.errorbar([row.width for row in chosen], values, yerr=bars, label=f"rank {rank}, depth {depth}", **style)
+        # Matplotlib before 3.10 takes an array of one number for a number
+        bars = np.stack([below, 2.0 * errors]).tolist()
+        ax.errorbar(
+            [row.width for row in chosen],
+            values,
+            yerr=bars,
+            label=f"rank {rank}, depth {depth}",
+            **style,
+        )
     width = np.array([rows[0].width, max(row.width for row in rows)])
-    top = 1.8 * max((row.squared_error * row.width for row in rows if _drawable(row.squared_error)), default=np.nan)
+    top = 1.8 * max(
+        (row.squared_error * row.width for row in rows if _drawable(row.squared_error)),
+        default=np.nan,
+    )
     if _drawable(top):
         ax.plot(width, top / width, color=GREY, lw=1.0, ls=":", label="slope −1")
     _label(ax, rows)
@@ -81,7 +106,13 @@ def _errors(ax: Axes, rows: Sequence[Any], title: str) -> None:
 
 def _kurtosis(ax: Axes, rows: Sequence[Agreement]) -> None:
     """Excess kurtosis of an output: measured, on the exact line."""
-    ax.set(title="Excess kurtosis of an output", xlabel="width", ylabel="drawn; lines: exact", xscale="log", yscale="log")
+    ax.set(
+        title="Excess kurtosis of an output",
+        xlabel="width",
+        ylabel="drawn; lines: exact",
+        xscale="log",
+        yscale="log",
+    )
     kinds = _kinds(rows)
     for (rank, depth), chosen in kinds.items():
         style = _style(kinds, rank, depth)
@@ -90,25 +121,48 @@ def _kurtosis(ax: Axes, rows: Sequence[Agreement]) -> None:
             for name in ("exact_kurtosis", "kurtosis")
         )
         ax.plot(*np.reshape(exact, (-1, 2)).T, color=style["color"], lw=1.0, ls=style["ls"])
-        ax.plot(*np.reshape(drawn, (-1, 2)).T, label=f"rank {rank}, depth {depth}", **{**style, "ls": "none"})
+        ax.plot(
+            *np.reshape(drawn, (-1, 2)).T,
+            label=f"rank {rank}, depth {depth}",
+            **{**style, "ls": "none"},
+        )
     _label(ax, rows)
     ax.legend(fontsize=8, frameon=False)
 
 
 def _densities(ax: Axes, rows: Sequence[Agreement]) -> None:
-    """The density of an output in units of the limit's standard deviation, on a logarithmic scale: tails are what differs."""
+    """The density of an output in units of the limit's standard deviation, on a logarithmic scale:
+    tails are what differs.
+    """
     grid = np.linspace(-6.0, 6.0, 241)
     shown = rows if len(rows) <= 4 else [*rows[:3], rows[-1]]
     for row, color in zip(shown, COLORS, strict=False):
         # The kernel's variance is the exact mean of V: no network is biased in it.
-        deviation = np.sqrt(row.draws.covariances[:, 0, 0] / rows[-1].draws.covariances[:, 0, 0].mean())
+        deviation = np.sqrt(
+            row.draws.covariances[:, 0, 0] / rows[-1].draws.covariances[:, 0, 0].mean()
+        )
         if not _drawable(deviation):
             continue
-        density = np.array([np.mean(np.exp(-0.5 * (place / deviation) ** 2) / deviation) for place in grid])
-        ax.semilogy(grid, density / np.sqrt(2.0 * np.pi), color=color, lw=1.4, label=f"width {row.width:,}")
-    ax.semilogy(grid, np.exp(-0.5 * grid**2) / np.sqrt(2.0 * np.pi), color="#222222", lw=1.0, ls="--", label="Gaussian")
+        density = np.array(
+            [np.mean(np.exp(-0.5 * (place / deviation) ** 2) / deviation) for place in grid]
+        )
+        ax.semilogy(
+            grid, density / np.sqrt(2.0 * np.pi), color=color, lw=1.4, label=f"width {row.width:,}"
+        )
+    ax.semilogy(
+        grid,
+        np.exp(-0.5 * grid**2) / np.sqrt(2.0 * np.pi),
+        color="#222222",
+        lw=1.0,
+        ls="--",
+        label="Gaussian",
+    )
     first = rows[0]
-    ax.set(title=f"An output's density, rank {first.rank}, depth {first.depth}", xlabel="output / √K", ylim=(1e-6, 20.0))
+    ax.set(
+        title=f"An output's density, rank {first.rank}, depth {first.depth}",
+        xlabel="output / √K",
+        ylim=(1e-6, 20.0),
+    )
     ax.legend(fontsize=8, frameon=False, ncols=2, loc="upper center")
 
 
@@ -116,14 +170,36 @@ def _trained(ax: Axes, descent: DescentAgreement) -> None:
     """Trained networks at the end, on what is foretold for each, in the band of the limit."""
     angles = PLACES / np.pi
     mean, std = descent.mean[-1], descent.std[-1]
-    foretold, trained = (np.where(np.isfinite(values), values, np.nan) for values in (descent.foretold[-1], descent.trained[-1]))
-    ax.fill_between(angles, mean - 1.96 * std, mean + 1.96 * std, color="#dbe9f6", lw=0, label="limit: mean, 95 %")
+    foretold, trained = (
+        np.where(np.isfinite(values), values, np.nan)
+        for values in (descent.foretold[-1], descent.trained[-1])
+    )
+    ax.fill_between(
+        angles,
+        mean - 1.96 * std,
+        mean + 1.96 * std,
+        color="#dbe9f6",
+        lw=0,
+        label="limit: mean, 95 %",
+    )
     ax.plot(angles, mean, color=COLORS[0], lw=1.2)
     for index, color in zip(range(min(3, descent.networks)), COLORS[1:], strict=False):
-        ax.plot(angles, foretold[index], color=color, lw=1.2, label="foretold" if index == 0 else None)
-        ax.plot(angles, trained[index], "o", color=color, ms=2.4, label="trained" if index == 0 else None)
+        ax.plot(
+            angles, foretold[index], color=color, lw=1.2, label="foretold" if index == 0 else None
+        )
+        ax.plot(
+            angles,
+            trained[index],
+            "o",
+            color=color,
+            ms=2.4,
+            label="trained" if index == 0 else None,
+        )
     ax.plot(ANGLES / np.pi, np.sin(ANGLES), "o", color="#222222", ms=5, label="data", zorder=5)
-    ax.set(title=f"Trained, rank {descent.rank}, depth {descent.depth}, width {descent.width:,}", xlabel="angle of the input / π")
+    ax.set(
+        title=f"Trained, rank {descent.rank}, depth {descent.depth}, width {descent.width:,}",
+        xlabel="angle of the input / π",
+    )
     ax.legend(fontsize=8, frameon=False, ncols=2, loc="upper left")
     low, high = ax.get_ylim()
     ax.set_ylim(low, high + 0.35 * (high - low))

@@ -1,21 +1,22 @@
 """Many finite maxout networks at a few points, drawn in two ways that have the same law.
 
-*By weights.* Every weight of a network is drawn. At width 5,000, rank 8 and depth 5 these are 800 million numbers, so they are
-drawn in blocks of rows, used, and forgotten: the memory does not grow with the square of the width. The numbers are those of
-``MaxoutNetwork`` with the same seed.
+*By weights.* Every weight of a network is drawn. At width 5,000, rank 8 and depth 5 these are 800
+million numbers, so they are drawn in blocks of rows, used, and forgotten: the memory does not grow
+with the square of the width. The numbers are those of ``MaxoutNetwork`` with the same seed.
 
-*By values.* For given units of the layer before, ``H`` of shape (points, fan_in), each of the ``rank · width`` affine maps of the
-next layer takes the values ``√(w/fan_in) H ω + √b β`` at the points, with ω and β standard normal. These are independent Gaussian
-vectors with the covariance
+*By values.* For given units of the layer before, ``H`` of shape (points, fan_in), each of the
+``rank · width`` affine maps of the next layer takes the values ``√(w/fan_in) H ω + √b β`` at the
+points, with ω and β standard normal. These are independent Gaussian vectors with the covariance
 
     C = b + w H Hᵀ/fan_in
 
-(eq. 4 of the paper before any limit is taken), so they are drawn from it directly: ``rank · width · points`` numbers a layer
-instead of ``rank · width²``. Nothing is approximated, and F_q appears nowhere: it is the law of a real network's values at these
-points, at every width.
+(eq. 4 of the paper before any limit is taken), so they are drawn from it directly: ``rank · width ·
+points`` numbers a layer instead of ``rank · width²``. Nothing is approximated, and F_q appears
+nowhere: it is the law of a real network's values at these points, at every width.
 
-Either way the output is, for given ``H_L``, Gaussian with the covariance C of the last layer. Its mean over networks estimates the
-covariance of the outputs with less noise than the outputs themselves do (Rao and Blackwell); both are returned.
+Either way the output is, for given ``H_L``, Gaussian with the covariance C of the last layer. Its
+mean over networks estimates the covariance of the outputs with less noise than the outputs
+themselves do (Rao and Blackwell); both are returned.
 """
 
 from __future__ import annotations
@@ -54,9 +55,16 @@ class Draws:
 
 
 def draw_values(
-    kernel: MaxoutKernel, X: Any, width: int, networks: int, *, seed: int = 0, progress: Done = lambda part: None
+    kernel: MaxoutKernel,
+    X: Any,
+    width: int,
+    networks: int,
+    *,
+    seed: int = 0,
+    progress: Done = lambda part: None,
 ) -> Draws:
-    """Draw the values of networks at the rows of ``X``, layer by layer, from their exact conditional law.
+    """Draw the values of networks at the rows of ``X``, layer by layer, from their exact
+    conditional law.
 
     Parameters
     ----------
@@ -84,7 +92,8 @@ def draw_values(
     points, weight_var, bias_var = setting(kernel, X)
     width, networks = checks.positive_int("width", width), checks.positive_int("networks", networks)
     rng = np.random.default_rng(checks.seed("seed", seed))
-    units = max(1, BLOCK // (len(points) * kernel.rank))  # of a layer at a time; narrow networks many at a time
+    # of a layer at a time; narrow networks many at a time
+    units = max(1, BLOCK // (len(points) * kernel.rank))
     batch = max(1, min(networks, units // width))
     covariances = np.empty((networks, len(points), len(points)))
     first = bias_var[0] + weight_var[0] * points @ points.T / points.shape[1]
@@ -95,9 +104,16 @@ def draw_values(
             root, squares = _root(C).astype(np.float32), np.zeros(C.shape)
             for unit in range(0, width, units):
                 some = min(units, width - unit)
-                # single precision for the draws alone: 1e-7 of a value, where networks differ by 1e-2
-                values = root @ rng.standard_normal((count, len(points), kernel.rank * some), dtype=np.float32)
-                hidden = values.reshape(count, len(points), kernel.rank, some).max(axis=2).astype(np.float64)
+                # single precision for the draws alone: 1e-7 of a value, where networks differ by
+                # 1e-2
+                values = root @ rng.standard_normal(
+                    (count, len(points), kernel.rank * some), dtype=np.float32
+                )
+                hidden = (
+                    values.reshape(count, len(points), kernel.rank, some)
+                    .max(axis=2)
+                    .astype(np.float64)
+                )
                 squares += hidden @ hidden.transpose(0, 2, 1)
             C = b + w * squares / width
         covariances[start : start + count] = C
@@ -107,7 +123,13 @@ def draw_values(
 
 
 def draw_weights(
-    kernel: MaxoutKernel, X: Any, width: int, networks: int, *, seed: int = 0, progress: Done = lambda part: None
+    kernel: MaxoutKernel,
+    X: Any,
+    width: int,
+    networks: int,
+    *,
+    seed: int = 0,
+    progress: Done = lambda part: None,
 ) -> Draws:
     """Draw networks weight by weight, without keeping them; see ``draw_values`` for the arguments.
 
@@ -121,7 +143,10 @@ def draw_weights(
     """
     points, weight_var, bias_var = setting(kernel, X)
     width, networks = checks.positive_int("width", width), checks.positive_int("networks", networks)
-    covariances, outputs = np.empty((networks, len(points), len(points))), np.empty((networks, len(points)))
+    covariances, outputs = (
+        np.empty((networks, len(points), len(points))),
+        np.empty((networks, len(points))),
+    )
     for index, own in enumerate(network_seeds(seed, networks)):
         hidden, output = passing_network(points, width, kernel.rank, weight_var, bias_var, seed=own)
         covariances[index] = bias_var[-1] + weight_var[-1] * hidden @ hidden.T / width
@@ -133,7 +158,10 @@ def draw_weights(
 def network_seeds(seed: int, count: int) -> list[int]:
     """Seeds of ``count`` networks that do not overlap."""
     return [
-        int(state >> np.uint64(1)) for state in np.random.SeedSequence(checks.seed("seed", seed)).generate_state(count, np.uint64)
+        int(state >> np.uint64(1))
+        for state in np.random.SeedSequence(checks.seed("seed", seed)).generate_state(
+            count, np.uint64
+        )
     ]
 
 
@@ -153,7 +181,8 @@ def passing_network(
     dtype: str | torch.dtype = "float32",
     block: int = BLOCK,
 ) -> tuple[Array, Array]:
-    """The hidden units and the output of the ``MaxoutNetwork`` of that seed, which never exists as a whole.
+    """The hidden units and the output of the ``MaxoutNetwork`` of that seed, which never exists as
+    a whole.
 
     Parameters
     ----------
@@ -193,19 +222,25 @@ def passing_network(
         maps = rank * width if index < last else 1
         values = _drawn_product(hidden, maps, float(np.sqrt(w / hidden.shape[1])), generator, block)
         # As in MaxoutNetwork, a layer's biases are drawn after all of its weights.
-        values += torch.empty(maps, dtype=kind, device="cpu").normal_(generator=generator).mul_(float(np.sqrt(b)))
+        values += (
+            torch.empty(maps, dtype=kind, device="cpu")
+            .normal_(generator=generator)
+            .mul_(float(np.sqrt(b)))
+        )
         if index == last:
             return hidden.double().numpy(), values[:, 0].double().numpy()
         hidden = values.unflatten(1, (rank, width)).amax(1)
     raise InputError("weight_var must have a number for each affine map, got none")
 
 
-def _drawn_product(hidden: torch.Tensor, maps: int, deviation: float, generator: torch.Generator, block: int) -> torch.Tensor:
+def _drawn_product(
+    hidden: torch.Tensor, maps: int, deviation: float, generator: torch.Generator, block: int
+) -> torch.Tensor:
     """``H Wᵀ`` for a matrix W that is drawn in blocks of rows."""
     fan_in = hidden.shape[1]
     result = hidden.new_empty(hidden.shape[0], maps)
-    # PyTorch fills in groups of 16, and redraws the last 16 of an odd number: whole groups, and a last block that is long enough,
-    # give the numbers that one call would.
+    # PyTorch fills in groups of 16, and redraws the last 16 of an odd number: whole groups, and a
+    # last block that is long enough, give the numbers that one call would.
     rows = max(16, block // fan_in // 16 * 16)
     start = 0
     while start < maps:
@@ -217,7 +252,9 @@ def _drawn_product(hidden: torch.Tensor, maps: int, deviation: float, generator:
 
 
 def _root(C: Array) -> Array:
-    """A matrix A with ``A Aᵀ = C``, for each of several C that may be singular: points may be equal, or more than units."""
+    """A matrix A with ``A Aᵀ = C``, for each of several C that may be singular: points may be
+    equal, or more than units.
+    """
     values, vectors = np.linalg.eigh(C)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
 

@@ -1,4 +1,6 @@
-"""How networks of finite width are trained. Known without PyTorch, so that a run can be read where it is not installed."""
+"""How networks of finite width are trained. Known without PyTorch, so that a run can be read where
+it is not installed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ OPTIMIZERS = ("adam", "sgd")
 
 @dataclass(frozen=True)
 class Training:
-    """Mean squared error, minimised by steps over batches. By default as in the paper, which does not name its optimiser.
+    """Mean squared error, minimised by steps over batches. By default as in the paper, which does
+    not name its optimiser.
 
     Parameters
     ----------
@@ -21,8 +24,8 @@ class Training:
     batch_size : int
         Rows of a step; the last step of an epoch takes what is left.
     patience : int, optional
-        Early stopping: after so many epochs without a lower validation loss a network ends, with the parameters that had the
-        lowest. None, the default: it is off.
+        Early stopping: after so many epochs without a lower validation loss a network ends, with
+        the parameters that had the lowest. None, the default: it is off.
     seed : int
         Of the order of the rows, which is the same for all networks that are trained together.
 
@@ -45,12 +48,17 @@ class Training:
             "learning_rate": checks.real("learning_rate", self.learning_rate, low=0.0, strict=True),
             "epochs": checks.positive_int("epochs", self.epochs),
             "batch_size": checks.positive_int("batch_size", self.batch_size),
-            "patience": None if self.patience is None else checks.positive_int("patience", self.patience),
+            "patience": None
+            if self.patience is None
+            else checks.positive_int("patience", self.patience),
             "seed": checks.seed("seed", self.seed),
         }
         for name, value in plain.items():
             object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
-        text = f"{self.optimizer}, learning rate {self.learning_rate!r}, {self.epochs} epochs, batches of {self.batch_size}"
+        text = (
+            f"{self.optimizer}, learning rate {self.learning_rate!r}, {self.epochs} epochs, "
+            f"batches of {self.batch_size}"
+        )
         return text if self.patience is None else f"{text}, patience {self.patience}"

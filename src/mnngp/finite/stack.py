@@ -1,19 +1,24 @@
 """Many networks of one shape, computed as one.
 
-A stack of N networks holds the affine maps of a layer in one tensor, and so computes a layer of all networks in one product. The
-points stand in columns, so the maps are on the left, and a layer's q maps of all units of all networks are
+A stack of N networks holds the affine maps of a layer in one tensor, and so computes a layer of all
+networks in one product. The points stand in columns, so the maps are on the left, and a layer's q
+maps of all units of all networks are
 
-    Z_l = W_l H_{l-1} + b_l        (networks, rank · width, points),        H_l = max over the rank of Z_l
+    Z_l = W_l H_{l-1} + b_l        (networks, rank · width, points),        H_l = max over the rank
+    of Z_l
 
-Since networks that share their points have the same H_0, their first layers are one matrix product; and the maximum is one of long
-rows of numbers.
+Since networks that share their points have the same H_0, their first layers are one matrix product;
+and the maximum is one of long rows of numbers.
 
-The gradient of the loss, the mean squared error of each network, is written out: backwards through the layers,
+The gradient of the loss, the mean squared error of each network, is written out: backwards through
+the layers,
 
-    dZ_l = dH_l on the map that is the maximum, 0 on the others,    dW_l = dZ_l H_{l-1}ᵀ,    db_l = dZ_l 1,    dH_{l-1} = W_lᵀ dZ_l
+    dZ_l = dH_l on the map that is the maximum, 0 on the others,    dW_l = dZ_l H_{l-1}ᵀ,    db_l =
+    dZ_l 1,    dH_{l-1} = W_lᵀ dZ_l
 
-It is what ``backward`` of the modules gives (maps that tie share the gradient), without the graph: dZ_l takes the place of Z_l, and
-memory is taken once. All parameters lie in one vector, its gradient in another, so that an optimiser sees a single tensor.
+It is what ``backward`` of the modules gives (maps that tie share the gradient), without the graph:
+dZ_l takes the place of Z_l, and memory is taken once. All parameters lie in one vector, its
+gradient in another, so that an optimiser sees a single tensor.
 """
 
 from __future__ import annotations
@@ -55,7 +60,9 @@ class Shape:
         return sum(rows * (columns + 1) for rows, columns in self.maps)
 
     def activations(self, points: int) -> int:
-        """How many numbers the loss and its gradient need beside the parameters and the gradient."""
+        """How many numbers the loss and its gradient need beside the parameters and the
+        gradient.
+        """
         units = (self.depth + 1) * self.width  # every H, and one dH
         return points * (sum(rows for rows, _ in self.maps) + units)
 
@@ -78,10 +85,13 @@ class Stack:
         for row, network in enumerate(networks):
             for place, parameter in self._pairs(row, network):
                 place.copy_(parameter.detach())
-        self.deviations: list[torch.Tensor] | None = None  # (layers) of (weights and biases, networks, 1, 1)
+        # (layers) of (weights and biases, networks, 1, 1)
+        self.deviations: list[torch.Tensor] | None = None
         if first.parametrization == "ntk":
             self.deviations = list(
-                self.parameters.new_tensor([network.deviations for network in networks]).permute(1, 2, 0)[..., None, None]
+                self.parameters.new_tensor([network.deviations for network in networks]).permute(
+                    1, 2, 0
+                )[..., None, None]
             )
 
     def _hold(self, parameters: torch.Tensor) -> None:
@@ -90,19 +100,26 @@ class Stack:
         self.weights, self.biases = self.views(parameters)
         self._gradient: tuple[list[torch.Tensor], list[torch.Tensor]] = [], []
         self._memory = parameters.new_empty(0)
-        self._buffers: dict[int, tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]] = {}  # by the number of points
+        # by the number of points
+        self._buffers: dict[int, tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]] = {}
 
     def views(self, numbers: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Weights (networks, rows, columns) and biases (networks, rows, 1) of the layers in a vector of all parameters."""
+        """Weights (networks, rows, columns) and biases (networks, rows, 1) of the layers in a
+        vector of all parameters.
+        """
         count = len(numbers) // self.shape.parameters
         weights, biases = [], []
         for rows, columns in self.shape.maps:
-            weight, bias, numbers = numbers.tensor_split((count * rows * columns, count * rows * (columns + 1)))
+            weight, bias, numbers = numbers.tensor_split(
+                (count * rows * columns, count * rows * (columns + 1))
+            )
             weights.append(weight.view(count, rows, columns))
             biases.append(bias.view(count, rows, 1))
         return weights, biases
 
-    def _pairs(self, row: int, network: MaxoutNetwork) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _pairs(
+        self, row: int, network: MaxoutNetwork
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for ours, theirs in ((self.weights, network.weights), (self.biases, network.biases)):
             for place, parameter in zip(ours, theirs, strict=True):
                 yield place[row].view(parameter.shape), parameter
@@ -114,7 +131,8 @@ class Stack:
                 parameter.copy_(place)
 
     def keep(self, rows: list[int], state: dict[str, Any]) -> None:
-        """Leave all other networks out, also in an optimiser's state: in what has a number for each parameter.
+        """Leave all other networks out, also in an optimiser's state: in what has a number for each
+        parameter.
 
         What can be computed anew goes first, so that no more memory is in use than before.
         """
@@ -139,7 +157,8 @@ class Stack:
     def outputs(self, X: torch.Tensor) -> torch.Tensor:
         """The networks' outputs (networks, outputs, points) for points (sets, points, inputs).
 
-        There is one set for all networks, or as many as divide them into equal parts, one after the other.
+        There is one set for all networks, or as many as divide them into equal parts, one after the
+        other.
         """
         columns = X.mT
         for layer in range(self.shape.depth):
@@ -147,7 +166,9 @@ class Stack:
         return self._affine(self.shape.depth, columns)
 
     def loss(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
-        """The mean squared error of each network, for targets (sets, points, outputs); ``parameters.grad`` becomes its gradient."""
+        """The mean squared error of each network, for targets (sets, points, outputs);
+        ``parameters.grad`` becomes its gradient.
+        """
         depth, points = self.shape.depth, X.shape[1]
         Z, H, dH = self._buffers.get(points) or self._make_buffers(points)
         weights, biases = self._gradients()
@@ -177,7 +198,9 @@ class Stack:
                 torch.bmm(_sets(dZ, len(X)), X, out=_sets(weights[0], len(X)))
         return losses
 
-    def _affine(self, layer: int, columns: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    def _affine(
+        self, layer: int, columns: torch.Tensor, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """All affine maps of a layer."""
         weight, bias = self.weights[layer], self.biases[layer]
         sets = len(columns)
@@ -203,8 +226,12 @@ class Stack:
             self._gradient = self.views(self.parameters.grad)
         return self._gradient
 
-    def _make_buffers(self, points: int) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
-        """Z of all layers and of the output, H of all layers, and dH: places in one piece of memory, for the largest batch."""
+    def _make_buffers(
+        self, points: int
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
+        """Z of all layers and of the output, H of all layers, and dH: places in one piece of
+        memory, for the largest batch.
+        """
         shape = self.shape
         Z = [(self.count, rows, points) for rows, _ in shape.maps]
         H = [(self.count, shape.width, points)] * (shape.depth + 1)
@@ -212,7 +239,10 @@ class Stack:
         if ends[-1] > len(self._memory):
             self._memory = self.parameters.new_empty(ends[-1])
             self._buffers.clear()  # they are places in the smaller piece
-        parts = [self._memory[start:end].view(size) for (start, end), size in zip(pairwise(ends), Z + H, strict=True)]
+        parts = [
+            self._memory[start:end].view(size)
+            for (start, end), size in zip(pairwise(ends), Z + H, strict=True)
+        ]
         self._buffers[points] = parts[: len(Z)], parts[len(Z) : -1], parts[-1]
         return self._buffers[points]
 

@@ -1,17 +1,18 @@
 """Training networks of finite width on the mean squared error, one or many at once.
 
-Networks of one shape are trained as one ``Stack``: they see the same batches, and what an optimiser does to a parameter depends on
-that parameter alone, so each goes its own way as if it were by itself. For small networks that saves nearly all the time, which
-goes into starting operations.
+Networks of one shape are trained as one ``Stack``: they see the same batches, and what an optimiser
+does to a parameter depends on that parameter alone, so each goes its own way as if it were by
+itself. For small networks that saves nearly all the time, which goes into starting operations.
 
-*Loss.* The squared error, averaged over points and outputs; that of an epoch is averaged over its batches, each as it was before
-its step.
+*Loss.* The squared error, averaged over points and outputs; that of an epoch is averaged over its
+batches, each as it was before its step.
 
-*Divergence.* When the loss of a network is not finite any more it is left as it was before that step, and reported; the others
-go on.
+*Divergence.* When the loss of a network is not finite any more it is left as it was before that
+step, and reported; the others go on.
 
-*Vanishing numbers.* Small weights in deep networks make gradients too small for normal floating point, and on some processors
-arithmetic on those is many times slower. In a step they are taken as zero, which they are beside Adam's ε = 1e-8.
+*Vanishing numbers.* Small weights in deep networks make gradients too small for normal floating
+point, and on some processors arithmetic on those is many times slower. In a step they are taken as
+zero, which they are beside Adam's ε = 1e-8.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ from mnngp.finite.stack import Shape, Stack
 from mnngp.progress import Done
 
 Array = NDArray[Any]
-Data = tuple[torch.Tensor, torch.Tensor]  # points (sets, points, inputs), targets (sets, points, outputs)
-_MEMORY = 1 << 31  # bytes for networks that are trained at once, beside the data; more networks are trained part by part
+# points (sets, points, inputs), targets (sets, points, outputs)
+Data = tuple[torch.Tensor, torch.Tensor]
+# bytes for networks that are trained at once, beside the data; more networks are trained part by
+# part
+_MEMORY = 1 << 31
 _CHUNK = 1 << 24  # numbers in a layer of all networks when predicting
 _DTYPES = (torch.float16, torch.float32, torch.float64)  # those that NumPy has, too
 
@@ -45,14 +49,16 @@ class History:
     Attributes
     ----------
     loss : list of float
-        The mean squared error of each epoch: over its batches, each before its step. The last is not finite if it diverged.
+        The mean squared error of each epoch: over its batches, each before its step. The last is
+        not finite if it diverged.
     validation_loss : list of float
         That of the validation points after each epoch, if there are any.
     kept : int
-        How many epochs the parameters have seen that the network has now: all of them, or those up to the best validation loss.
+        How many epochs the parameters have seen that the network has now: all of them, or those up
+        to the best validation loss.
     diverged : bool
-        The loss ceased to be finite. The network has the parameters with which that happened or, with early stopping, the best
-        before.
+        The loss ceased to be finite. The network has the parameters with which that happened or,
+        with early stopping, the best before.
     """
 
     loss: list[float] = field(default_factory=list)
@@ -81,11 +87,13 @@ def train(
     Parameters
     ----------
     networks : MaxoutNetwork, or a sequence of them
-        Of one width, rank, depth, number of inputs and outputs, parametrisation, dtype and device; they may differ in their
-        initialisation. All of their parameters are trained. More than fit into 2 GB are trained part by part.
+        Of one width, rank, depth, number of inputs and outputs, parametrisation, dtype and device;
+        they may differ in their initialisation. All of their parameters are trained. More than fit
+        into 2 GB are trained part by part.
     X, Y : arrays or tensors (points, inputs), (points, outputs)
-        Shared by all networks; with one output Y may be (points,). Or (sets, points, inputs), (sets, points, outputs): several
-        sets of points, each for an equal part of the networks, the first for the first of them and so on.
+        Shared by all networks; with one output Y may be (points,). Or (sets, points, inputs),
+        (sets, points, outputs): several sets of points, each for an equal part of the networks, the
+        first for the first of them and so on.
     training : Training
         Optimiser, learning rate, epochs, batches, early stopping; the default is the paper's.
     validation : pair of arrays or tensors, optional
@@ -93,8 +101,9 @@ def train(
     progress : callable, optional
         Is told what part of the work an epoch was; the parts add up to one.
     stop : callable, optional
-        Is called before each step. What it raises ends the training, as Ctrl-C does: the networks then have the parameters of their
-        last finished step or, with early stopping, the best so far.
+        Is called before each step. What it raises ends the training, as Ctrl-C does: the networks
+        then have the parameters of their last finished step or, with early stopping, the best so
+        far.
 
     Returns
     -------
@@ -113,36 +122,60 @@ def train(
     """
     group = as_group(networks)
     if not isinstance(training, Training):
-        raise InputError(f"training must be a Training, such as Training(epochs=10), got {training!r}")
+        raise InputError(
+            f"training must be a Training, such as Training(epochs=10), got {training!r}"
+        )
     for number, network in enumerate(group):
         for name, parameter in network.named_parameters():
             if not parameter.requires_grad:
                 raise InputError(
-                    f"networks must have no fixed parameters, got requires_grad=False for {name} of networks[{number}]: "
+                    f"networks must have no fixed parameters, got requires_grad=False for {name} "
+                    f"of networks[{number}]: "
                     "train trains all of them; to train some, write your own loop"
                 )
-    if validation is not None and not (isinstance(validation, tuple | list) and len(validation) == 2):
+    if validation is not None and not (
+        isinstance(validation, tuple | list) and len(validation) == 2
+    ):
         several = f" of length {len(validation)}" if isinstance(validation, tuple | list) else ""
-        raise InputError(f"validation must be a pair (X, Y) of points and targets, got {type(validation).__name__}{several}")
+        raise InputError(
+            "validation must be a pair (X, Y) of points and targets, got "
+            f"{type(validation).__name__}{several}"
+        )
     data = _data("X", X, "Y", Y, group)
-    judge = None if validation is None else _data("validation[0]", validation[0], "validation[1]", validation[1], group)
+    judge = (
+        None
+        if validation is None
+        else _data("validation[0]", validation[0], "validation[1]", validation[1], group)
+    )
     if judge is not None and len(judge[0]) != len(data[0]):
-        raise InputError(f"validation must have as many sets of points as X, {len(data[0])}, got {len(judge[0])}")
+        raise InputError(
+            f"validation must have as many sets of points as X, {len(data[0])}, got {len(judge[0])}"
+        )
     if judge is None and training.patience is not None:
-        raise InputError(f"patience={training.patience!r} (early stopping) needs validation=(X, Y), points to judge by")
+        raise InputError(
+            f"patience={training.patience!r} (early stopping) needs validation=(X, "
+            "Y), points to judge by"
+        )
     largest = torch.finfo(group[0].weights[0].dtype).max
     if training.learning_rate > largest:
-        raise InputError(f"learning_rate must be at most {largest:.3g}, as the networks' dtype, got {training.learning_rate!r}")
+        raise InputError(
+            f"learning_rate must be at most {largest:.3g}, as the networks' dtype, "
+            f"got {training.learning_rate!r}"
+        )
     histories: list[History] = []
     with torch.no_grad():
         for some, sets in _parts(group, min(training.batch_size, data[0].shape[1]), len(data[0])):
             part, share = group[some], (some.stop - some.start) / len(group)
             # not kept in a variable: its memory is free before the next part takes its own
-            histories += _Run(part, _of(data, sets), training, judge and _of(judge, sets)).run(_share(progress, share), stop)
+            histories += _Run(part, _of(data, sets), training, judge and _of(judge, sets)).run(
+                _share(progress, share), stop
+            )
     return histories
 
 
-def predict(networks: MaxoutNetwork | Sequence[MaxoutNetwork], X: Any, batch_size: int | None = None) -> Array:
+def predict(
+    networks: MaxoutNetwork | Sequence[MaxoutNetwork], X: Any, batch_size: int | None = None
+) -> Array:
     """The outputs of networks of one shape.
 
     Parameters
@@ -164,14 +197,18 @@ def predict(networks: MaxoutNetwork | Sequence[MaxoutNetwork], X: Any, batch_siz
         batch_size = checks.positive_int("batch_size", batch_size)
     with torch.no_grad():
         parts = _parts(group, 1, len(points))
-        result = np.concatenate([_outputs(Stack(group[some]), points[sets], batch_size) for some, sets in parts])
+        result = np.concatenate(
+            [_outputs(Stack(group[some]), points[sets], batch_size) for some, sets in parts]
+        )
     return result[0] if isinstance(networks, MaxoutNetwork) else result
 
 
 class _Run:
     """The training of networks that fit into memory together."""
 
-    def __init__(self, networks: Sequence[MaxoutNetwork], data: Data, training: Training, judge: Data | None) -> None:
+    def __init__(
+        self, networks: Sequence[MaxoutNetwork], data: Data, training: Training, judge: Data | None
+    ) -> None:
         self.networks, self.data, self.training, self.judge = networks, data, training, judge
         self.histories = [History() for _ in networks]
         self.best = [float("inf")] * len(networks)  # validation losses
@@ -201,7 +238,9 @@ class _Run:
                     break
                 self._leave_out_finished()
                 progress(1.0 / epochs)
-        finally:  # what was learnt until an interrupt is not lost; a step changes all parameters in one operation
+        # what was learnt until an interrupt is not lost; a step changes all parameters in one
+        # operation
+        finally:
             self._store_unfinished()
         return self.histories
 
@@ -218,7 +257,8 @@ class _Run:
 
     def _step(self, X: torch.Tensor, Y: torch.Tensor) -> Array:
         """Make the losses of a batch smaller; what they were before."""
-        torch.set_flush_denormal(True)  # of this thread, and not for the caller's functions, where NumPy would warn of it
+        # of this thread, and not for the caller's functions, where NumPy would warn of it
+        torch.set_flush_denormal(True)
         try:
             loss: Array = self.stack.loss(X, Y).cpu().numpy()
             for row in np.flatnonzero(~np.isfinite(loss)).tolist():
@@ -262,18 +302,23 @@ class _Run:
         self.histories[index].kept = self.histories[index].epochs
 
     def _store_unfinished(self) -> None:
-        """The same for all networks that are not finished; with early stopping they have their best parameters already."""
+        """The same for all networks that are not finished; with early stopping they have their best
+        parameters already.
+        """
         if self.training.patience is None:
             for row, index in enumerate(self.rows):
                 if index in self.going:
                     self._store(row)
 
     def _leave_out_finished(self) -> None:
-        """Networks that share their points need not stay in the stack until the last of them is finished."""
+        """Networks that share their points need not stay in the stack until the last of them is
+        finished.
+        """
         rows = [row for row, index in enumerate(self.rows) if index in self.going]
         if len(rows) == len(self.rows) or len(self.data[0]) > 1:
             return
-        self._store_unfinished()  # and no rows for now: an interrupt in between must not take one network's for another's
+        # and no rows for now: an interrupt in between must not take one network's for another's
+        self._store_unfinished()
         kept, self.rows = [self.rows[row] for row in rows], []
         state = self.optimizer.state[self.stack.parameters]
         self.stack.keep(rows, state)
@@ -285,7 +330,8 @@ def _optimizer(training: Training, parameters: torch.Tensor) -> torch.optim.Opti
     if training.optimizer == "sgd":
         return torch.optim.SGD([parameters], lr=training.learning_rate)
     try:
-        return torch.optim.Adam([parameters], lr=training.learning_rate, fused=True)  # one pass over memory instead of ten
+        # one pass over memory instead of ten
+        return torch.optim.Adam([parameters], lr=training.learning_rate, fused=True)
     except RuntimeError:  # not for this device in this version of PyTorch
         return torch.optim.Adam([parameters], lr=training.learning_rate)
 
@@ -306,13 +352,20 @@ def _outputs(stack: Stack, X: torch.Tensor, batch_size: int | None) -> Array:
     """(networks, points, outputs), some points at a time."""
     widest = max(rows for rows, _ in stack.shape.maps)
     size = batch_size or max(1, _CHUNK // (stack.count * widest))
-    return np.concatenate([stack.outputs(some).mT.cpu().numpy() for some in X.split(size, dim=1)], axis=1)
+    return np.concatenate(
+        [stack.outputs(some).mT.cpu().numpy() for some in X.split(size, dim=1)], axis=1
+    )
 
 
-def _parts(networks: Sequence[MaxoutNetwork], points: int, sets: int) -> Iterator[tuple[slice, slice]]:
-    """Networks that fit into memory together, and their sets of points: whole sets, or a part of the networks of one."""
+def _parts(
+    networks: Sequence[MaxoutNetwork], points: int, sets: int
+) -> Iterator[tuple[slice, slice]]:
+    """Networks that fit into memory together, and their sets of points: whole sets, or a part of
+    the networks of one.
+    """
     shape = Shape.of(networks[0])
-    numbers = 4 * shape.parameters + shape.activations(points)  # 4: the gradient and Adam's two moments
+    # 4: the gradient and Adam's two moments
+    numbers = 4 * shape.parameters + shape.activations(points)
     fit = max(1, _MEMORY // (numbers * networks[0].weights[0].element_size()))
     of_a_set = len(networks) // sets
     if fit >= of_a_set:
@@ -340,7 +393,10 @@ def as_group(networks: MaxoutNetwork | Sequence[MaxoutNetwork]) -> list[MaxoutNe
     """The networks, if they can be computed as one."""
     group = list(networks) if isinstance(networks, Iterable) else [networks]
     if not group or not all(isinstance(network, MaxoutNetwork) for network in group):
-        raise InputError(f"networks must be a MaxoutNetwork or a sequence of them, at least one, got {networks!r}")
+        raise InputError(
+            "networks must be a MaxoutNetwork or a sequence of them, at least one, "
+            f"got {networks!r}"
+        )
     if len({id(network) for network in group}) < len(group):
         raise InputError("networks must be different ones: the same is there twice")
     for number, network in enumerate(group):
@@ -348,7 +404,8 @@ def as_group(networks: MaxoutNetwork | Sequence[MaxoutNetwork]) -> list[MaxoutNe
     first = _traits(group[0])
     if first["dtype"] not in _DTYPES:
         raise InputError(
-            f"networks must be of dtype {', '.join(map(str, _DTYPES))}, got {first['dtype']}; network.float() makes one float32"
+            f"networks must be of dtype {', '.join(map(str, _DTYPES))}, got {first['dtype']}; "
+            "network.float() makes one float32"
         )
     for number, network in enumerate(group[1:], 1):
         for name, value in _traits(network).items():
@@ -361,26 +418,46 @@ def as_group(networks: MaxoutNetwork | Sequence[MaxoutNetwork]) -> list[MaxoutNe
 
 
 def _check_plain(name: str, network: MaxoutNetwork) -> None:
-    """Refuse a network that computes more than the affine maps and maxima of its own parameters: a stack knows nothing else."""
+    """Refuse a network that computes more than the affine maps and maxima of its own parameters: a
+    stack knows nothing else.
+    """
     parts = [*network.weights, *network.biases]
     maps = Shape.of(network).maps
     sizes = [rows * columns for rows, columns in maps] + [rows for rows, _ in maps]
-    methods = [getattr(getattr(network, method), "__func__", None) for method in ("forward", "hidden", "_affine")]
+    methods = [
+        getattr(getattr(network, method), "__func__", None)
+        for method in ("forward", "hidden", "_affine")
+    ]
     for wrong, reason in (
-        (methods != [MaxoutNetwork.forward, MaxoutNetwork.hidden, MaxoutNetwork._affine], "it has a forward of its own"),
+        (
+            methods != [MaxoutNetwork.forward, MaxoutNetwork.hidden, MaxoutNetwork._affine],
+            "it has a forward of its own",
+        ),
         (bool(network._forward_hooks or network._forward_pre_hooks), "it has forward hooks"),
-        (not all(isinstance(part, torch.nn.Parameter) for part in parts), "it has pruned or parametrised weights"),
+        (
+            not all(isinstance(part, torch.nn.Parameter) for part in parts),
+            "it has pruned or parametrised weights",
+        ),
         (len({id(part) for part in parts}) < len(parts), "parameters of it are tied"),
-        ([part.numel() for part in parts] != sizes, "its parameters do not have the shapes that they were made with"),
+        (
+            [part.numel() for part in parts] != sizes,
+            "its parameters do not have the shapes that they were made with",
+        ),
     ):
         if wrong:
-            raise InputError(f"{name} must compute what a MaxoutNetwork computes, but {reason}: write your own loop for it")
+            raise InputError(
+                f"{name} must compute what a MaxoutNetwork computes, but {reason}: "
+                "write your own loop for it"
+            )
 
 
 def _traits(network: MaxoutNetwork) -> dict[str, Any]:
     names = ("width", "rank", "depth", "inputs", "outputs", "parametrization")
     weight = network.weights[0]
-    return {name: getattr(network, name) for name in names} | {"dtype": weight.dtype, "device": weight.device}
+    return {name: getattr(network, name) for name in names} | {
+        "dtype": weight.dtype,
+        "device": weight.device,
+    }
 
 
 def _data(name_x: str, X: Any, name_y: str, Y: Any, networks: Sequence[MaxoutNetwork]) -> Data:
@@ -389,13 +466,19 @@ def _data(name_x: str, X: Any, name_y: str, Y: Any, networks: Sequence[MaxoutNet
         Y = Y[:, None]
     elif Y.ndim < 2:
         raise InputError(
-            f"{name_y} must have 2 dimensions (points, outputs), such as one-hot rows np.eye({outputs})[labels] - 0.1, "
+            f"{name_y} must have 2 dimensions (points, outputs), such as one-hot rows "
+            f"np.eye({outputs})[labels] - 0.1, "
             f"got shape {Y.shape}"
         )
-    points, targets = _points(name_x, X, networks[0].inputs, networks), _points(name_y, Y, outputs, networks)
+    points, targets = (
+        _points(name_x, X, networks[0].inputs, networks),
+        _points(name_y, Y, outputs, networks),
+    )
     if points.shape[:2] != targets.shape[:2]:
         expected, got = tuple(points.shape[:2]), tuple(targets.shape[:2])
-        raise InputError(f"{name_y} must have a row for each row of {name_x}, {expected} (sets, rows), got {got}")
+        raise InputError(
+            f"{name_y} must have a row for each row of {name_x}, {expected} (sets, rows), got {got}"
+        )
     return points, targets
 
 
@@ -405,11 +488,15 @@ def _points(name: str, value: Any, columns: int, networks: Sequence[MaxoutNetwor
     sets = array.shape[0] if array.ndim == 3 else 1
     if len(networks) % max(sets, 1):
         raise InputError(
-            f"{name} must have sets of points for equal parts of the {len(networks)} networks, got shape {array.shape}"
+            f"{name} must have sets of points for equal parts of the {len(networks)} networks, got "
+            f"shape {array.shape}"
         )
     array = checks.points(name, array.reshape(-1, array.shape[2]) if array.ndim == 3 else array)
     if array.shape[1] != columns:
-        raise InputError(f"{name} must have {columns} columns, as many as the networks have, got shape {array.shape}")
+        raise InputError(
+            f"{name} must have {columns} columns, as many as the networks have, got "
+            f"shape {array.shape}"
+        )
     return tensor_like(array, networks[0].weights[0].detach()).reshape(sets, -1, columns)
 
 

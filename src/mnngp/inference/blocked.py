@@ -1,7 +1,8 @@
 """The Cholesky factorisation on a Dask cluster, by Dask's own blocked routines.
 
-The kernel is a Dask array whose blocks are computed on the workers, where ``dask.array.linalg.cholesky`` asks for them. All blocks
-have to be of one size, so the matrix is padded with rows of the identity. The factor stays on the workers.
+The kernel is a Dask array whose blocks are computed on the workers, where
+``dask.array.linalg.cholesky`` asks for them. All blocks have to be of one size, so the matrix is
+padded with rows of the identity. The factor stays on the workers.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ _COLUMNS = 512  # right-hand sides at a time
 
 @dataclass(frozen=True)
 class ClusterCholesky(OnCluster):
-    """Solve by a Cholesky factorisation on a Dask cluster: a ``solver`` of ``Posterior`` and of the estimators.
+    """Solve by a Cholesky factorisation on a Dask cluster: a ``solver`` of ``Posterior`` and of the
+    estimators.
 
-    Its memory, some three matrices of n² numbers on all workers together, is that of ``dask.array.linalg.cholesky``.
+    Its memory, some three matrices of n² numbers on all workers together, is that of
+    ``dask.array.linalg.cholesky``.
 
     Parameters
     ----------
@@ -53,21 +56,35 @@ class ClusterCholesky(OnCluster):
         self._check_scheduler()
 
     def __call__(
-        self, network: Network, x: Points, deviation: Vector, noise_var: Vector, progress: Progress | None = None
+        self,
+        network: Network,
+        x: Points,
+        deviation: Vector,
+        noise_var: Vector,
+        progress: Progress | None = None,
     ) -> ClusterFactor:
         kappa = contraction(network, x)
         scale = np.where(deviation > 0.0, deviation, 1.0)
-        factor = BlockedFactor(Session(self.scheduler), network, kappa, x, noise_var / (kappa * scale**2), self.block)
+        factor = BlockedFactor(
+            Session(self.scheduler), network, kappa, x, noise_var / (kappa * scale**2), self.block
+        )
         diagonal = factor.diagonal()
         if progress is not None:
             progress(1.0)
-        return ClusterFactor(kappa, noise_var, factor, Report(0.0, 1, kappa, float((diagonal.max() / diagonal.min()) ** 2)))
+        return ClusterFactor(
+            kappa,
+            noise_var,
+            factor,
+            Report(0.0, 1, kappa, float((diagonal.max() / diagonal.min()) ** 2)),
+        )
 
 
 def kernel_array(
     session: Session, network: Network, contraction: float, x: Points, noise: Vector, block: int
 ) -> tuple[Any, list[Any]]:
-    """``A`` as a Dask array of square blocks, padded with the identity; and the points' futures, which have to be held."""
+    """``A`` as a Dask array of square blocks, padded with the identity; and the points' futures,
+    which have to be held.
+    """
     import dask
     import dask.array as da
 
@@ -78,21 +95,48 @@ def kernel_array(
     shape, count = (block, block), len(points)
     upper = {
         (i, j): da.from_delayed(
-            make(ours, _block, network, contraction, points[i], points[j], i == j, noise[edges[i] : edges[i + 1]], block),
-            shape, dtype=np.float64,
+            make(
+                ours,
+                _block,
+                network,
+                contraction,
+                points[i],
+                points[j],
+                i == j,
+                noise[edges[i] : edges[i + 1]],
+                block,
+            ),
+            shape,
+            dtype=np.float64,
         )
         for i in range(count)
         for j in range(i, count)
-    }  # fmt: skip
+    }
     rows = [[upper[i, j] if i <= j else upper[j, i].T for j in range(count)] for i in range(count)]
     return da.block(rows), points
 
 
 class BlockedFactor:
-    """The factor on the workers. If they lose it with the data that it is made of, it is made again."""
+    """The factor on the workers. If they lose it with the data that it is made of, it is made
+    again.
+    """
 
-    def __init__(self, session: Session, network: Network, contraction: float, x: Points, noise: Vector, block: int) -> None:
-        self.session, self.network, self.contraction, self.x, self.noise = session, network, contraction, x, noise
+    def __init__(
+        self,
+        session: Session,
+        network: Network,
+        contraction: float,
+        x: Points,
+        noise: Vector,
+        block: int,
+    ) -> None:
+        self.session, self.network, self.contraction, self.x, self.noise = (
+            session,
+            network,
+            contraction,
+            x,
+            noise,
+        )
         self.block = block
         session.workers()
         session.insist(self._make, lambda: None)
@@ -100,7 +144,9 @@ class BlockedFactor:
     def _make(self) -> None:
         from dask.array.linalg import cholesky
 
-        array, self.points = kernel_array(self.session, self.network, self.contraction, self.x, self.noise, self.block)
+        array, self.points = kernel_array(
+            self.session, self.network, self.contraction, self.x, self.noise, self.block
+        )
         with self.session.client.as_current():
             self.lower = self.session.client.persist(cholesky(array, lower=True))
 
@@ -112,7 +158,8 @@ class BlockedFactor:
                 return self.session.results([self.session.client.compute(make(self.lower))])[0]
             except np.linalg.LinAlgError as error:
                 raise FactorizationError(
-                    f"the covariance of {len(self.x)} targets is not positive definite in floating point; a larger noise_var "
+                    f"the covariance of {len(self.x)} targets is not positive definite in floating "
+                    "point; a larger noise_var "
                     f"avoids it ({error})"
                 ) from error
 
@@ -173,8 +220,16 @@ class ClusterFactor(Inverse):
         return self.factor.solve(b)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy leaves the factor where it is, and solves by conjugate gradients on its own machine, as a saved model does."""
-        return _by_iteration, (self.contraction, self.noise_var, self.factor.network, self.factor.x, self.factor.noise)
+        """A copy leaves the factor where it is, and solves by conjugate gradients on its own
+        machine, as a saved model does.
+        """
+        return _by_iteration, (
+            self.contraction,
+            self.noise_var,
+            self.factor.network,
+            self.factor.x,
+            self.factor.noise,
+        )
 
     def explained(self, kernel: Matrix) -> Vector:
         return self.factor.products(kernel.T.astype(np.float64), jointly=False)
@@ -183,22 +238,34 @@ class ClusterFactor(Inverse):
         return self.factor.products(kernel.T.astype(np.float64), jointly=True)
 
     def diagonal(self, chosen: NDArray[np.int64] | None = None) -> Vector:
-        return self._diagonal_by_solves(np.arange(len(self.noise_var)) if chosen is None else chosen)
+        return self._diagonal_by_solves(
+            np.arange(len(self.noise_var)) if chosen is None else chosen
+        )
 
     def log_determinant(self) -> float:
         return 2.0 * math.fsum(np.log(self.factor.diagonal()))
 
 
-def _by_iteration(contraction: float, noise_var: Vector, network: Network, x: Points, noise: Vector) -> Iteration:
+def _by_iteration(
+    contraction: float, noise_var: Vector, network: Network, x: Points, noise: Vector
+) -> Iteration:
     system = System(ConjugateGradients(), network, x, contraction, noise, progress=None)
     system.first = IterationReport.of_factor(contraction)
     return Iteration(contraction, noise_var, system)
 
 
-# --- on the workers -----------------------------------------------------------------------------------------------------
+# --- on the workers -------------------------------------------------------------------------------
 
 
-def _block(network: Network, contraction: float, rows: Points, cols: Points, on_diagonal: bool, noise: Vector, size: int) -> Matrix:
+def _block(
+    network: Network,
+    contraction: float,
+    rows: Points,
+    cols: Points,
+    on_diagonal: bool,
+    noise: Vector,
+    size: int,
+) -> Matrix:
     values = correlations(network, rows, None if on_diagonal else cols, contraction=contraction)
     if on_diagonal:
         values[np.diag_indices(len(rows))] += noise

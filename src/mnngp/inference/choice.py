@@ -1,17 +1,22 @@
 """Choosing rank, depth, variances, kind and noise from the data, by leave-one-out.
 
-Each kernel that is tried is taken apart into eigenvectors once; then leave-one-out predictions for all noise variances are a
-matrix product. With C = K + ν diag(1/w) for observations of weight w, ``M = W^½ K W^½ = V Λ Vᵀ`` and ``(Λ + ν)⁻¹`` give
+Each kernel that is tried is taken apart into eigenvectors once; then leave-one-out predictions for
+all noise variances are a matrix product. With C = K + ν diag(1/w) for observations of weight w, ``M
+= W^½ K W^½ = V Λ Vᵀ`` and ``(Λ + ν)⁻¹`` give
 
-    α = C⁻¹y,   d_i = (C⁻¹)_ii,   y_i - α_i/d_i  the prediction without observation i,   1/d_i  its variance.
+    α = C⁻¹y,   d_i = (C⁻¹)_ii,   y_i - α_i/d_i  the prediction without observation i,   1/d_i  its
+    variance.
 
-Rows with equal features are one observation, their mean ȳ (``mnngp.observations``). Their spread about it tells the noise by
-itself, whatever the function is: ``S = Σ w (y - ȳ)²`` is ν times a χ² variable with one degree of freedom less than there are rows.
+Rows with equal features are one observation, their mean ȳ (``mnngp.observations``). Their spread
+about it tells the noise by itself, whatever the function is: ``S = Σ w (y - ȳ)²`` is ν times a χ²
+variable with one degree of freedom less than there are rows.
 
-The search begins with a few kernels that suit many tables, and goes from the best one to its neighbours as long as that helps.
-Where there are more places than ``LARGEST``, a random subset of them is used, and the best few are compared again on a larger one.
-Kernels are independent of each other, so each has one core to itself: small decompositions by several threads of BLAS are hardly
-faster, and much slower on a machine that is doing something else. It also makes the result the same for any number of threads.
+The search begins with a few kernels that suit many tables, and goes from the best one to its
+neighbours as long as that helps. Where there are more places than ``LARGEST``, a random subset of
+them is used, and the best few are compared again on a larger one. Kernels are independent of each
+other, so each has one core to itself: small decompositions by several threads of BLAS are hardly
+faster, and much slower on a machine that is doing something else. It also makes the result the same
+for any number of threads.
 """
 
 from __future__ import annotations
@@ -38,12 +43,14 @@ from mnngp.kernels.points import Points
 from mnngp.observations import Observations
 
 Matrix = NDArray[Any]
-LARGEST = 700  # places that kernels are compared on: an eigendecomposition takes less than a tenth of a second
+# places that kernels are compared on: an eigendecomposition takes less than a tenth of a second
+LARGEST = 700
 FEW = 4  # places below which no kernel can be chosen, only the noise
 DEFAULTS = {"depth": 3, "rank": 4, "bias_var": 0.1, "kind": "nngp"}  # there
 _REFINED_ON = 2000  # and the best few of them: a factorisation each
 _REFINEMENTS = 2  # kernels that are kept back for that
-_INTERCEPT = 1e3  # prior variance of a constant, relative to the rest, beyond which it is free for all purposes
+# prior variance of a constant, relative to the rest, beyond which it is free for all purposes
+_INTERCEPT = 1e3
 _NOISES = 10.0 ** np.arange(-7.0, 1.6, 0.25)  # relative to the kernel's scale
 _FINER_NOISES = 10.0 ** np.arange(-11.0, 1.6, 0.25)
 _COLUMNS = 64  # of a matrix product with the eigenvectors
@@ -112,8 +119,8 @@ class Objective:
     Attributes
     ----------
     density : bool
-        Whether it is the leave-one-out log density (for numbers), or the mean squared error (for class memberships: Brier's score,
-        which asks nothing of the variances).
+        Whether it is the leave-one-out log density (for numbers), or the mean squared error (for
+        class memberships: Brier's score, which asks nothing of the variances).
     noise_var, signal_var : float, optional
         Where they are given.
     """
@@ -125,19 +132,31 @@ class Objective:
     @property
     def ratio(self) -> float | None:
         """The noise for a signal of one, if it is given."""
-        return None if self.noise_var is None or self.signal_var is None else self.noise_var / self.signal_var
+        return (
+            None
+            if self.noise_var is None or self.signal_var is None
+            else self.noise_var / self.signal_var
+        )
 
     def score(self, alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> float:
-        """Of what conditioning gives for a signal of one and the noise ``ratio``; larger is better, NaN never."""
+        """Of what conditioning gives for a signal of one and the noise ``ratio``; larger is better,
+        NaN never.
+        """
         with np.errstate(all="ignore"):
-            value = (self._log_density if self.density else _squared_error)(alpha, precision, ratio, data)
+            value = (self._log_density if self.density else _squared_error)(
+                alpha, precision, ratio, data
+            )
         return value if math.isfinite(value) else -math.inf
 
-    def _log_density(self, alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> float:
-        """The mean log density of the places' means, each predicted from the other places, and of the spread within places.
+    def _log_density(
+        self, alpha: Matrix, precision: Vector, ratio: float, data: Observations
+    ) -> float:
+        """The mean log density of the places' means, each predicted from the other places, and of
+        the spread within places.
 
-        A row that shares its place with others is predicted by them, whatever the kernel: so whole places are left out. A scale of
-        signal and noise that is not given is the best one of each target.
+        A row that shares its place with others is predicted by them, whatever the kernel: so whole
+        places are left out. A scale of signal and noise that is not given is the best one of each
+        target.
         """
         total = float(data.weight.sum())
         mean_square = scales(alpha, precision, ratio, data)
@@ -146,7 +165,8 @@ class Objective:
             log_variance += float(np.sum(data.weight - data.part)) / total * math.log(ratio)
         scale = self._given_scale(ratio)
         if scale is None:
-            varied = mean_square[mean_square > 0.0]  # a constant target says nothing of the others' noise
+            # a constant target says nothing of the others' noise
+            varied = mean_square[mean_square > 0.0]
             return -0.5 * (float(np.mean(np.log(varied))) + log_variance) if len(varied) else 0.0
         return -0.5 * (float(np.mean(mean_square)) / scale + math.log(scale) + log_variance)
 
@@ -158,7 +178,9 @@ class Objective:
 
 
 def scales(alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> Vector:
-    """The best scale of signal and noise together, of each target: mean squares in units of what was expected."""
+    """The best scale of signal and noise together, of each target: mean squares in units of what
+    was expected.
+    """
     square = data.part @ (alpha**2 / precision[:, None])
     if ratio > 0.0:
         square = square + data.part @ data.spread / ratio
@@ -166,7 +188,9 @@ def scales(alpha: Matrix, precision: Vector, ratio: float, data: Observations) -
 
 
 def _squared_error(alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> float:
-    """Minus the mean square error of predictions without one observation: ``data.part``, a row or all that may be copies."""
+    """Minus the mean square error of predictions without one observation: ``data.part``, a row or
+    all that may be copies.
+    """
     own, others, _ = leave_out(precision, ratio / data.weight, data.part / data.weight)
     square = (others[:, None] * alpha) ** 2 + own[:, None] ** 2 * data.within
     return -float(np.average(np.mean(square, axis=1), weights=data.weight))
@@ -209,7 +233,11 @@ class Spectrum:
             few = shrunk[:, start : start + step, None] * self.projected[:, None, :]
             alpha = root[..., None] * (self.vectors @ few.reshape(len(few), -1)).reshape(few.shape)
             for index in range(few.shape[1]):
-                yield float(noises[start + index]) * self.unit, alpha[:, index], precision[:, start + index]
+                yield (
+                    float(noises[start + index]) * self.unit,
+                    alpha[:, index],
+                    precision[:, start + index],
+                )
 
     def log_evidence(self, signal: float, noise: float) -> float:
         """Of all targets together, up to a constant; ``signal`` in units of the kernel's scale."""
@@ -232,8 +260,8 @@ def choose(
 ) -> list[Trial]:
     """Try kernels, in ``jobs`` threads; the best is first.
 
-    ``fixed`` holds the hyperparameters of the kernel that are given (depth, rank, weight_var, bias_var, kind). ``budget`` is the
-    number of kernels to try at most.
+    ``fixed`` holds the hyperparameters of the kernel that are given (depth, rank, weight_var,
+    bias_var, kind). ``budget`` is the number of kernels to try at most.
     """
     rng = np.random.default_rng(seed)
     few, points = _few(data, rng)
@@ -281,7 +309,9 @@ def _refined(
     *,
     new: int,
 ) -> list[Trial]:
-    """Compare the best two again, with ``new`` neighbours and with less noise, on more places: more data bear sharper kernels."""
+    """Compare the best two again, with ``new`` neighbours and with less noise, on more places: more
+    data bear sharper kernels.
+    """
     more = _some(data, _REFINED_ON, rng)
     seen: dict[tuple[Any, ...], Trial] = {}
 
@@ -305,21 +335,31 @@ def _refined(
 
     attempt(ranked[:2])
     best = _best(seen)
-    sharper = (other for other in _neighbours(best, fixed) if other.depth > best.depth or other.rank > best.rank)
-    unseen = (replace(other, noise_ratio=best.noise_ratio) for other in sharper if other.key not in seen)
+    sharper = (
+        other
+        for other in _neighbours(best, fixed)
+        if other.depth > best.depth or other.rank > best.rank
+    )
+    unseen = (
+        replace(other, noise_ratio=best.noise_ratio) for other in sharper if other.key not in seen
+    )
     attempt(islice(unseen, new))
     others = [trial for trial in ranked if trial.key not in seen]
     return sorted(seen.values(), key=lambda trial: -trial.score) + others
 
 
 def share_of_time(places: int, budget: int) -> float:
-    """Roughly how much of a fit's time is spent here, and not on the factorisation of all places."""
+    """Roughly how much of a fit's time is spent here, and not on the factorisation of all
+    places.
+    """
     choosing, factorising = budget * 9.0 * min(places, LARGEST) ** 3, places**3 / 3.0
     return choosing / (choosing + factorising)
 
 
 def best_signal(trial: Trial, data: Observations, noise_var: float, seed: Any) -> float:
-    """The signal variance with the largest evidence for a given noise variance, from at most ``LARGEST`` places."""
+    """The signal variance with the largest evidence for a given noise variance, from at most
+    ``LARGEST`` places.
+    """
     few, points = _few(data, np.random.default_rng(seed))
     spectrum = Spectrum.of(trial.kernel("float64"), points, few)
     signals = np.logspace(-8.0, 8.0, 129) * (float(np.mean(few.y**2)) or 1.0) * few.mean_weight
@@ -328,7 +368,9 @@ def best_signal(trial: Trial, data: Observations, noise_var: float, seed: Any) -
 
 
 def best_scales(trial: Trial, data: Observations, seed: Any) -> Vector:
-    """The scale of signal and noise of each target that leave-one-out asks for, from at most ``_REFINED_ON`` places."""
+    """The scale of signal and noise of each target that leave-one-out asks for, from at most
+    ``_REFINED_ON`` places.
+    """
     few = _some(data, _REFINED_ON, np.random.default_rng(seed))
     with heard():
         posterior = Posterior(trial.kernel("float64"), few.X, few.y, trial.noise_ratio / few.weight)
@@ -336,7 +378,9 @@ def best_scales(trial: Trial, data: Observations, seed: Any) -> Vector:
 
 
 def tells_noise(data: Observations, objective: Objective) -> bool:
-    """Whether there is something to choose the noise by: other places, or a spread within more than one."""
+    """Whether there is something to choose the noise by: other places, or a spread within more than
+    one.
+    """
     return len(data) >= FEW or (len(data) > 1 and objective.density and bool(data.repeats.any()))
 
 
@@ -347,19 +391,29 @@ def plain(fixed: Mapping[str, Any]) -> Trial:
 
 
 def default(fixed: Mapping[str, Any], data: Observations, objective: Objective) -> Trial:
-    """The same with a noise: that of a single place is its spread, for a signal of the same size; or else a hundredth."""
+    """The same with a noise: that of a single place is its spread, for a signal of the same size;
+    or else a hundredth.
+    """
     trial = plain(fixed)
     if objective.ratio is not None:
         return replace(trial, noise_ratio=objective.ratio)
     network = trial.kernel("float64")._network()
     points = Points.of("X", data.X, np.dtype(np.float64))
-    scale = contraction(network, points) * float(np.mean(standard_deviations(network, points) ** 2)) * data.mean_weight
+    scale = (
+        contraction(network, points)
+        * float(np.mean(standard_deviations(network, points) ** 2))
+        * data.mean_weight
+    )
     return replace(trial, noise_ratio=(1.0 if data.repeats.any() else 0.01) * scale)
 
 
 def _some(data: Observations, most: int, rng: np.random.Generator) -> Observations:
     """The data, or a random part of them if they are more."""
-    return data if len(data) <= most else data.subset(np.sort(rng.choice(len(data), most, replace=False)))
+    return (
+        data
+        if len(data) <= most
+        else data.subset(np.sort(rng.choice(len(data), most, replace=False)))
+    )
 
 
 def _few(data: Observations, rng: np.random.Generator) -> tuple[Observations, Points]:
@@ -371,18 +425,32 @@ def _few(data: Observations, rng: np.random.Generator) -> tuple[Observations, Po
 def _try(trial: Trial, points: Points, data: Observations, objective: Objective) -> Trial:
     began = time.perf_counter()
     spectrum = Spectrum.of(trial.kernel("float64"), points, data)
-    noises = _FINER_NOISES if data.repeats.any() else _NOISES  # which tell the noise, however little it is
+    # which tell the noise, however little it is
+    noises = _FINER_NOISES if data.repeats.any() else _NOISES
     if objective.ratio is not None:
         noises = np.array([objective.ratio / spectrum.unit])
-    found = [(objective.score(alpha, precision, ratio, data), ratio) for ratio, alpha, precision in spectrum.conditioned(noises)]
+    found = [
+        (objective.score(alpha, precision, ratio, data), ratio)
+        for ratio, alpha, precision in spectrum.conditioned(noises)
+    ]
     score, ratio = max(found, key=lambda pair: pair[0])
-    return replace(trial, noise_ratio=ratio, score=score, places=len(data), seconds=time.perf_counter() - began)
+    return replace(
+        trial, noise_ratio=ratio, score=score, places=len(data), seconds=time.perf_counter() - began
+    )
 
 
-def _trial(fixed: Mapping[str, Any], kind: str, rank: int, depth: int, gain: float, bias_var: float) -> Trial:
+def _trial(
+    fixed: Mapping[str, Any], kind: str, rank: int, depth: int, gain: float, bias_var: float
+) -> Trial:
     """A kernel, with the fixed hyperparameters in their places."""
     rank = fixed.get("rank", rank)
-    own = {"depth": depth, "rank": rank, "weight_var": gain * Maxout(rank).critical_weight_var, "bias_var": bias_var, "kind": kind}
+    own = {
+        "depth": depth,
+        "rank": rank,
+        "weight_var": gain * Maxout(rank).critical_weight_var,
+        "bias_var": bias_var,
+        "kind": kind,
+    }
     return Trial(**{**own, **fixed})
 
 
@@ -392,13 +460,30 @@ def _starts(fixed: Mapping[str, Any]) -> Iterator[Trial]:
 
 def _neighbours(trial: Trial, fixed: Mapping[str, Any]) -> Iterator[Trial]:
     """One step from a trial in each direction that is free."""
-    gain = trial.weight_var / Maxout(trial.rank).critical_weight_var if "weight_var" not in fixed else 1.0
-    here = {"kind": trial.kind, "rank": trial.rank, "depth": trial.depth, "gain": gain, "bias_var": trial.bias_var}
+    gain = (
+        trial.weight_var / Maxout(trial.rank).critical_weight_var
+        if "weight_var" not in fixed
+        else 1.0
+    )
+    here = {
+        "kind": trial.kind,
+        "rank": trial.rank,
+        "depth": trial.depth,
+        "gain": gain,
+        "bias_var": trial.bias_var,
+    }
     axes = {"depth": DEPTHS, "bias_var": BIASES, "rank": RANKS, "gain": GAINS, "kind": KINDS}
     for name, values in axes.items():
         if ("weight_var" if name == "gain" else name) in fixed:
             continue
-        place = int(np.argmin([value != here[name] if name == "kind" else abs(np.log(value / here[name])) for value in values]))
+        place = int(
+            np.argmin(
+                [
+                    value != here[name] if name == "kind" else abs(np.log(value / here[name]))
+                    for value in values
+                ]
+            )
+        )
         for step in (-1, 1):
             if 0 <= place + step < len(values):
                 yield _trial(fixed, **{**here, name: values[place + step]})

@@ -1,11 +1,12 @@
 """Conjugate gradients on a Dask cluster: the kernel's tiles live, or are computed, on the workers.
 
-The matrix is cut into a grid of patches, a few for each thread; one task multiplies one patch with its parts of the vectors, and
-the sums over a row of patches are made on the workers, so that an iteration moves the vectors and not the matrix. Vectors and
-preconditioner stay with the client.
+The matrix is cut into a grid of patches, a few for each thread; one task multiplies one patch with
+its parts of the vectors, and the sums over a row of patches are made on the workers, so that an
+iteration moves the vectors and not the matrix. Vectors and preconditioner stay with the client.
 
-Dask computes what a dead worker held again, as long as it knows how. Data that were scattered it does not; so whatever is lost is
-sent again from here, and the product of that iteration is repeated.
+Dask computes what a dead worker held again, as long as it knows how. Data that were scattered it
+does not; so whatever is lost is sent again from here, and the product of that iteration is
+repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnngp import connection, memory
-from mnngp.connection import answered, checked_address, client_at, compare, compared, distributed, local, versions
+from mnngp.connection import (
+    answered,
+    checked_address,
+    client_at,
+    compare,
+    compared,
+    distributed,
+    local,
+    versions,
+)
 from mnngp.errors import ClusterError, InputError
 from mnngp.inference.large import ConjugateGradients, Storage
 from mnngp.inference.packed import Progress
@@ -48,8 +58,8 @@ class Session:
     Parameters
     ----------
     scheduler : str or distributed.Client or None
-        An address such as "tcp://10.0.0.1:8786", a client, or None: the client that is active, or else a cluster of processes on
-        this machine that listens to the loopback interface alone.
+        An address such as "tcp://10.0.0.1:8786", a client, or None: the client that is active, or
+        else a cluster of processes on this machine that listens to the loopback interface alone.
     """
 
     def __init__(self, scheduler: Any = None) -> None:
@@ -77,7 +87,9 @@ class Session:
 
     @contextmanager
     def _closing(self) -> Iterator[None]:
-        """Closed at once if there is no hope. (An error holds on to what it comes from; whoever collects that should not wait.)"""
+        """Closed at once if there is no hope. (An error holds on to what it comes from; whoever
+        collects that should not wait.)
+        """
         try:
             yield
         except ClusterError:
@@ -85,12 +97,17 @@ class Session:
             raise
 
     def workers(self) -> dict[str, Any]:
-        """What the scheduler knows of its workers, all of which have what is here; waits a while for the first."""
+        """What the scheduler knows of its workers, all of which have what is here; waits a while
+        for the first.
+        """
         deadline = time.monotonic() + connection.PATIENCE
         while not (found := self.ask(self._identity)["workers"]):
             if time.monotonic() > deadline:
                 address = self.client.scheduler.address
-                raise ClusterError(f"the cluster at {address} has had no worker for {connection.PATIENCE:g} s; {_ADVICE}")
+                raise ClusterError(
+                    f"the cluster at {address} has had no worker for "
+                    f"{connection.PATIENCE:g} s; {_ADVICE}"
+                )
             time.sleep(0.2)
         with self._closing():
             compare(self.client, _ADVICE)
@@ -103,17 +120,26 @@ class Session:
             return await self.client.scheduler.identity()
 
     def limits(self, workers: dict[str, Any]) -> list[float]:
-        """Bytes that each worker may take: its limit, or its share of what its machine has free if it has none."""
-        limits = {address: float(worker["memory_limit"] or 0) for address, worker in workers.items()}
+        """Bytes that each worker may take: its limit, or its share of what its machine has free if
+        it has none.
+        """
+        limits = {
+            address: float(worker["memory_limit"] or 0) for address, worker in workers.items()
+        }
         free = [address for address, limit in limits.items() if not limit]
         if free:
             found = self.ask(lambda: self.client.run(memory.available, workers=free))
             beside = Counter(workers[address]["host"] for address in free)
-            limits |= {address: found.get(address, 0) / beside[workers[address]["host"]] for address in free}
+            limits |= {
+                address: found.get(address, 0) / beside[workers[address]["host"]]
+                for address in free
+            }
         return list(limits.values())
 
     def scatter(self, parts: Sequence[Any]) -> list[Any]:
-        """Data on the workers. Without hashes: equal data under an old key that is just being forgotten would be lost with it."""
+        """Data on the workers. Without hashes: equal data under an old key that is just being
+        forgotten would be lost with it.
+        """
         return list(self.ask(lambda: self.client.scatter(list(parts), hash=False)))
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -145,7 +171,8 @@ class Session:
                     raise
                 if attempt == _ATTEMPTS - 1:
                     raise ClusterError(
-                        f"workers were lost in {_ATTEMPTS} attempts at one product; is their memory enough?"
+                        f"workers were lost in {_ATTEMPTS} attempts at one product; is their "
+                        "memory enough?"
                     ) from error
                 time.sleep(0.5 * attempt)
                 self.workers()
@@ -154,7 +181,9 @@ class Session:
 
 
 def _active() -> Any:
-    """The client that is active: that of the worker whose task this is, or the last one that was opened and is not closed."""
+    """The client that is active: that of the worker whose task this is, or the last one that was
+    opened and is not closed.
+    """
     dask = distributed()
     try:
         dask.get_worker()
@@ -175,7 +204,9 @@ def dask_config(name: str) -> Any:
 def check_client(client: Any) -> None:
     """Raise if it is no client that a solve can use."""
     if not isinstance(client, distributed().Client):
-        raise InputError(f"scheduler must be an address, a distributed.Client or None, got {client!r}")
+        raise InputError(
+            f"scheduler must be an address, a distributed.Client or None, got {client!r}"
+        )
     if client.asynchronous:
         raise InputError(f"scheduler must be a client that is not asynchronous, got {client!r}")
     if client.status == "closed":
@@ -183,7 +214,8 @@ def check_client(client: Any) -> None:
 
 
 def _close(owned: list[Any]) -> None:
-    if any(thing.asynchronous for thing in owned):  # what is forgotten may be collected by the client's own thread
+    # what is forgotten may be collected by the client's own thread
+    if any(thing.asynchronous for thing in owned):
         threading.Thread(target=_close, args=(owned,)).start()
         return
     for thing in owned:
@@ -214,17 +246,19 @@ class OnCluster:
 
 @dataclass(frozen=True)
 class ClusterConjugateGradients(OnCluster, ConjugateGradients):
-    """Solve by preconditioned conjugate gradients on a Dask cluster: a ``solver`` of ``Posterior`` and of the estimators.
+    """Solve by preconditioned conjugate gradients on a Dask cluster: a ``solver`` of ``Posterior``
+    and of the estimators.
 
     Parameters
     ----------
     tolerance, max_iterations, rank, seed
         As for ``ConjugateGradients``.
     memory : int or str, optional
-        For the kernel's tiles on all workers together: by default two fifths of their memory, less the data, which each may need.
-        What does not fit is computed anew in every iteration.
+        For the kernel's tiles on all workers together: by default two fifths of their memory, less
+        the data, which each may need. What does not fit is computed anew in every iteration.
     scheduler : str or distributed.Client, optional
-        An address, or a client. By default the client that is active, or else a cluster of processes on this machine, on loopback.
+        An address, or a client. By default the client that is active, or else a cluster of
+        processes on this machine, on loopback.
     """
 
     scheduler: Any = None
@@ -233,7 +267,9 @@ class ClusterConjugateGradients(OnCluster, ConjugateGradients):
         super().__post_init__()
         self._check_scheduler()
 
-    def operator(self, network: Network, contraction: float, x: Points, progress: Progress | None) -> ClusterTiles:
+    def operator(
+        self, network: Network, contraction: float, x: Points, progress: Progress | None
+    ) -> ClusterTiles:
         """The kernel's tiles, on the workers."""
         given = None if self.memory is None else memory.as_bytes("memory", self.memory)
         return ClusterTiles(Session(self.scheduler), network, contraction, x, given, progress)
@@ -244,16 +280,22 @@ class ClusterConjugateGradients(OnCluster, ConjugateGradients):
 
     def elsewhere(self) -> ConjugateGradients:
         """Without the cluster, and without its memory."""
-        return ConjugateGradients(self.tolerance, self.max_iterations, self.rank, None, self.seed).elsewhere()
+        return ConjugateGradients(
+            self.tolerance, self.max_iterations, self.rank, None, self.seed
+        ).elsewhere()
 
 
 def room_of(limits: Sequence[float], points: int) -> int:
-    """Bytes for tiles on workers of so much memory, each of which may need all ``points`` (in bytes)."""
+    """Bytes for tiles on workers of so much memory, each of which may need all ``points`` (in
+    bytes).
+    """
     return int(sum(max(0.0, KEPT_SHARE * limit - points) for limit in limits))
 
 
 def edges(n: int, threads: int, largest: float) -> list[int]:
-    """Where the rows of patches begin: some patches for each thread, none with more than ``largest`` entries, of whole tiles."""
+    """Where the rows of patches begin: some patches for each thread, none with more than
+    ``largest`` entries, of whole tiles.
+    """
     count = max(2.0, (2.0 * _TASKS * threads) ** 0.5, n / largest**0.5)
     size = max(TILE, round(n / count / TILE) * TILE)
     return [*range(0, n, size), n]
@@ -263,22 +305,35 @@ class ClusterTiles:
     """The operator of a cluster."""
 
     def __init__(
-        self, session: Session, network: Network, contraction: float, x: Points, room: int | None, progress: Progress | None
+        self,
+        session: Session,
+        network: Network,
+        contraction: float,
+        x: Points,
+        room: int | None,
+        progress: Progress | None,
     ) -> None:
         self.session, self.network, self.contraction, self.x = session, network, contraction, x
         workers = session.workers()
         limits, item = session.limits(workers), network.dtype.itemsize
         if room is None:
             room = room_of(limits, x.directions.nbytes)
-        self.edges = edges(len(x), sum(worker["nthreads"] for worker in workers.values()), max(TILE**2, 0.1 * min(limits) / item))
+        self.edges = edges(
+            len(x),
+            sum(worker["nthreads"] for worker in workers.values()),
+            max(TILE**2, 0.1 * min(limits) / item),
+        )
         blocks = len(self.edges) - 1
         self.shapes = {
-            (i, j): Shape(self._length(i), self._length(j), symmetric=i == j) for i in range(blocks) for j in range(i + 1)
+            (i, j): Shape(self._length(i), self._length(j), symmetric=i == j)
+            for i in range(blocks)
+            for j in range(i + 1)
         }
         sizes = {place: shape.sizes() for place, shape in self.shapes.items()}
         total = item * sum(map(sum, sizes.values()))
         self.count, kept, allowed = {}, 0, 0.0
-        for place, shape in self.shapes.items():  # every patch keeps about the same share: no task is longer than the others
+        # every patch keeps about the same share: no task is longer than the others
+        for place, shape in self.shapes.items():
             allowed += min(1.0, room / total) * item * sum(sizes[place])
             self.count[place] = shape.fitting(round(allowed - kept) // item)
             kept += item * sum(sizes[place][: self.count[place]])
@@ -294,7 +349,9 @@ class ClusterTiles:
         """Forget what is lost: it is sent and computed again."""
         if any(future.status != "finished" for future in self.points):
             self.points = []
-        self.kept = {place: future for place, future in self.kept.items() if future.status == "finished"}
+        self.kept = {
+            place: future for place, future in self.kept.items() if future.status == "finished"
+        }
 
     def _prepare(self, progress: Progress | None = None) -> None:
         """The points on the workers, and the tiles that are kept."""
@@ -304,7 +361,13 @@ class ClusterTiles:
         missing = [place for place in self.shapes if place not in self.kept and self.count[place]]
         for i, j in missing:
             self.kept[i, j] = session.submit(
-                _first_tiles, self.network, self.contraction, self.shapes[i, j], self.points[i], self.points[j], self.count[i, j]
+                _first_tiles,
+                self.network,
+                self.contraction,
+                self.shapes[i, j],
+                self.points[i],
+                self.points[j],
+                self.count[i, j],
             )
         if progress is not None and missing:
             for _ in session.completed([self.kept[place] for place in missing]):
@@ -322,10 +385,16 @@ class ClusterTiles:
         for (i, j), shape in self.shapes.items():
             whole = self.count[i, j] == len(shape.tiles)  # the points are not needed
             both = session.submit(
-                _multiply, self.network, self.contraction, shape,
-                None if whole else self.points[i], None if whole else self.points[j], self.kept.get((i, j), ()),
-                vectors[j], vectors[i],
-            )  # fmt: skip
+                _multiply,
+                self.network,
+                self.contraction,
+                shape,
+                None if whole else self.points[i],
+                None if whole else self.points[j],
+                self.kept.get((i, j), ()),
+                vectors[j],
+                vectors[i],
+            )
             for row, half in ((i, 0), (j, 1)) if i != j else ((i, 0),):
                 pairs[row].append(both)
                 halves[row].append(half)
@@ -334,10 +403,12 @@ class ClusterTiles:
         return np.concatenate(session.results(totals))
 
 
-# --- on the workers -----------------------------------------------------------------------------------------------------
+# --- on the workers -------------------------------------------------------------------------------
 
 
-def _first_tiles(network: Network, contraction: float, shape: Shape, rows: Points, cols: Points, count: int) -> list[Matrix]:
+def _first_tiles(
+    network: Network, contraction: float, shape: Shape, rows: Points, cols: Points, count: int
+) -> list[Matrix]:
     return Patch(network, contraction, shape, rows, cols).first(count)
 
 
@@ -355,7 +426,9 @@ def _multiply(
 
 
 def _add_up(pairs: Sequence[tuple[Matrix, Matrix]], halves: Sequence[int]) -> Matrix:
-    """The sum of one half of each pair. (Halves as tasks of their own would move less, and keep the scheduler busier.)"""
+    """The sum of one half of each pair. (Halves as tasks of their own would move less, and keep the
+    scheduler busier.)
+    """
     total = np.zeros_like(pairs[0][halves[0]])
     for pair, half in zip(pairs, halves, strict=True):
         total += pair[half]

@@ -1,12 +1,13 @@
 """The log evidence with its gradient, for choosing hyperparameters by ascent.
 
-With ``C = signal K + noise`` and B = C⁻¹ the derivative is ``½ Σ αᵀ Ċ α - ½ tr(B Ċ)``, summed over the targets (Rasmussen and
-Williams, eq. 5.9). The kernel's derivative is ``K̇_ij = K_ij (λ_i + λ_j)/2 + s_i s_j ρ̇_ij`` with λ = ∂ log K_ii. The first term
-needs no matrix:
+With ``C = signal K + noise`` and B = C⁻¹ the derivative is ``½ Σ αᵀ Ċ α - ½ tr(B Ċ)``, summed over
+the targets (Rasmussen and Williams, eq. 5.9). The kernel's derivative is ``K̇_ij = K_ij (λ_i +
+λ_j)/2 + s_i s_j ρ̇_ij`` with λ = ∂ log K_ii. The first term needs no matrix:
 
     tr(B (λ_i + λ_j)/2 ∘ signal K) = Σ_i λ_i (B (C - noise))_ii = Σ_i λ_i (1 - B_ii noise_i)
 
-and the second only ``ρ̇ = κ · (derivative of the contracted correlations)``, so both keep their digits in the ordered phase.
+and the second only ``ρ̇ = κ · (derivative of the contracted correlations)``, so both keep their
+digits in the ordered phase.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from mnngp.kernels.gradient import correlations_gradient
 def log_evidence_gradient(posterior: Posterior) -> Vector:
     """The derivative of ``posterior.log_marginal_likelihood()`` in logarithms.
 
-    The order is that of ``kernel.theta`` (bias_var, then weight_var, as far as they are free), then noise_var, then signal_var.
-    Takes n² numbers for the inverse and for each of the kernel's hyperparameters.
+    The order is that of ``kernel.theta`` (bias_var, then weight_var, as far as they are free), then
+    noise_var, then signal_var. Takes n² numbers for the inverse and for each of the kernel's
+    hyperparameters.
 
     Examples
     --------
@@ -39,7 +41,10 @@ def log_evidence_gradient(posterior: Posterior) -> Vector:
     """
     p = posterior
     if not isinstance(p._factor, Factor):
-        raise UnavailableError("the evidence's gradient needs a factor on this machine: use the Posterior without a solver")
+        raise UnavailableError(
+            "the evidence's gradient needs a factor on this machine: use the "
+            "Posterior without a solver"
+        )
     kappa, sigma = p._factor.contraction, p._deviation
     targets = p._y.shape[1]
     directions = p.kernel._directions(p._network.depth + 1)
@@ -48,14 +53,19 @@ def log_evidence_gradient(posterior: Posterior) -> Vector:
     inverse -= np.outer(p._t, p._t) / p._c
     # B = inverse / κσσ, B y = α / κσ. In the units of the factored matrix, κ and σ drop out.
     share = p.noise_var / (kappa * sigma**2)  # of the noise
-    noise = 0.5 * float(np.sum(share * (np.sum(p._alpha**2, axis=1) / kappa - targets * np.diag(inverse))))
-    whole = 0.5 * (float(p.quadratic().sum()) - targets * len(sigma))  # of everything together: C scaled
+    noise = 0.5 * float(
+        np.sum(share * (np.sum(p._alpha**2, axis=1) / kappa - targets * np.diag(inverse)))
+    )
+    # of everything together: C scaled
+    whole = 0.5 * (float(p.quadratic().sum()) - targets * len(sigma))
     result = []
     z = p._y / sigma[:, None]
     for slab, rate in zip(slabs, growth, strict=True):
         fit = np.sum(rate[:, None] * p._alpha * (z - share[:, None] * p._alpha)) / kappa
         size = np.sum(rate * (1.0 - np.diag(inverse) * share))
-        moved = float(np.sum(p._alpha * (slab.astype(np.float64) @ p._alpha))) / kappa - targets * float(np.sum(inverse * slab))
+        moved = float(
+            np.sum(p._alpha * (slab.astype(np.float64) @ p._alpha))
+        ) / kappa - targets * float(np.sum(inverse * slab))
         result.append(0.5 * (float(fit) - targets * float(size) + moved))
     return np.array([*result, noise, whole - noise])
 

@@ -1,14 +1,16 @@
 """Wide networks in training: gradient flow with the tangent kernel.
 
-A network of infinite width, trained on ``½ Σ (f(x_i) - y_i)²`` by gradient flow of rate one for the time t, stays a Gaussian
-process over its random initialisations (Lee et al., "Wide neural networks of any depth evolve as linear models under gradient
-descent", 2019, eqs. 14 and 15). With Θ the tangent kernel, K the NNGP kernel, both of the training points, and
-``G = Θ_x Θ⁻¹ (1 - exp(-Θ t))`` for new points x:
+A network of infinite width, trained on ``½ Σ (f(x_i) - y_i)²`` by gradient flow of rate one for the
+time t, stays a Gaussian process over its random initialisations (Lee et al., "Wide neural networks
+of any depth evolve as linear models under gradient descent", 2019, eqs. 14 and 15). With Θ the
+tangent kernel, K the NNGP kernel, both of the training points, and ``G = Θ_x Θ⁻¹ (1 - exp(-Θ t))``
+for new points x:
 
     mean        G y
     covariance  K_xx + G K Gᵀ - G K_x - (G K_x)ᵀ
 
-For t → ∞, G is kernel regression with Θ. Θ is taken apart into eigenvectors once; then every time is a matrix product.
+For t → ∞, G is kernel regression with Θ. Θ is taken apart into eigenvectors once; then every time
+is a matrix product.
 """
 
 from __future__ import annotations
@@ -37,12 +39,13 @@ class GradientFlow:
     X : array of shape (n, d)
     y : array of shape (n,) or (n, targets)
     ridge : float
-        Strength of a pull of the parameters to their initialisation, ``ridge/2 |θ - θ₀|²`` added to the loss: Θ⁻¹ becomes
-        ``(Θ + ridge)⁻¹``, and so in the exponent. Zero is the plain flow.
+        Strength of a pull of the parameters to their initialisation, ``ridge/2 |θ - θ₀|²`` added to
+        the loss: Θ⁻¹ becomes ``(Θ + ridge)⁻¹``, and so in the exponent. Zero is the plain flow.
 
     Notes
     -----
-    ``neural_tangents.predict.gradient_descent_mse_ensemble`` takes the mean of the squares: its time is ours times ``y.size``.
+    ``neural_tangents.predict.gradient_descent_mse_ensemble`` takes the mean of the squares: its
+    time is ours times ``y.size``.
 
     Examples
     --------
@@ -63,13 +66,15 @@ class GradientFlow:
             raise InputError(f"kernel must be a MaxoutKernel or a NetworkKernel, got {kernel!r}")
         self.ridge = checks.real("ridge", ridge, low=0.0)
         self._nngp, self._ntk = (
-            type(kernel)(**{**kernel.get_params(), "kind": kind, "dtype": "float64"}) for kind in ("nngp", "ntk")
+            type(kernel)(**{**kernel.get_params(), "kind": kind, "dtype": "float64"})
+            for kind in ("nngp", "ntk")
         )
         self._x = np.array(checks.points("X", X))
         self._y, self._flat = as_targets(y, len(self._x))
         with threads.single_blas(9.0 * len(self._x) ** 3):
             self._values, self._vectors = np.linalg.eigh(self._ntk(self._x))
-        # What is below the rounding of the largest is not known to differ from zero: such directions are not learnt at any time.
+        # What is below the rounding of the largest is not known to differ from zero: such
+        # directions are not learnt at any time.
         floor = len(self._x) * np.finfo(np.float64).eps * float(self._values[-1])
         self.unresolved = int(np.sum(self._values < floor))
         self._values = np.where(self._values < floor, 0.0, self._values)
@@ -91,7 +96,8 @@ class GradientFlow:
         crossed = gain @ (self._vectors.T @ self._nngp(self._x, points))
         covariance = self._nngp(points) + gain @ self._prior @ gain.T - crossed - crossed.T
         covariance = 0.5 * (covariance + covariance.T)
-        np.fill_diagonal(covariance, np.maximum(np.diag(covariance), 0.0))  # where all is learnt, rounding is left
+        # where all is learnt, rounding is left
+        np.fill_diagonal(covariance, np.maximum(np.diag(covariance), 0.0))
         return mean[:, 0] if self._flat else mean, covariance
 
     def sample(self, X: Any, time: float = np.inf, count: int = 1, seed: Any = None) -> Matrix:
@@ -106,5 +112,7 @@ class GradientFlow:
             raise InputError(f"time must be a number of at least 0, or infinite, got {time!r}")
         values = self._values + self.ridge * (self._values > 0.0)
         with np.errstate(invalid="ignore"):
-            learnt = np.where(values > 0.0, -np.expm1(-values * time) / np.where(values > 0.0, values, 1.0), 0.0)
+            learnt = np.where(
+                values > 0.0, -np.expm1(-values * time) / np.where(values > 0.0, values, 1.0), 0.0
+            )
         return np.asarray((cross @ self._vectors) * learnt)

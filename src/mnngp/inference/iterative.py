@@ -1,8 +1,9 @@
 """Conjugate gradients for several right-hand sides at once, with a preconditioner.
 
-All columns share each product with the matrix, which is what costs; each has its own steps, and leaves when it has converged. The
-residual that the iteration carries along drifts from the true one by rounding. So the true one is computed at the end, and
-columns that are not there yet are started again from where they are.
+All columns share each product with the matrix, which is what costs; each has its own steps, and
+leaves when it has converged. The residual that the iteration carries along drifts from the true one
+by rounding. So the true one is computed at the end, and columns that are not there yet are started
+again from where they are.
 """
 
 from __future__ import annotations
@@ -95,23 +96,42 @@ def conjugate_gradients(
     while True:
         wanted = np.flatnonzero(relative > tolerance)
         if not len(wanted):
-            return x, residual, Convergence(len(history), tuple(relative.tolist()), tuple(history), time.perf_counter() - began)
+            return (
+                x,
+                residual,
+                Convergence(
+                    len(history),
+                    tuple(relative.tolist()),
+                    tuple(history),
+                    time.perf_counter() - began,
+                ),
+            )
         before = relative[wanted]
         x[:, wanted] += _descend(
-            product, residual[:, wanted], precondition, _MARGIN * tolerance * size[wanted], most, history, seen, size[wanted]
+            product,
+            residual[:, wanted],
+            precondition,
+            _MARGIN * tolerance * size[wanted],
+            most,
+            history,
+            seen,
+            size[wanted],
         )
         residual[:, wanted] = b[:, wanted] - product(x[:, wanted])
         relative = np.linalg.norm(residual, axis=0) / size
         worst = float(relative.max())
         if len(history) >= most and worst > tolerance:
             raise ConvergenceError(
-                f"conjugate gradients reached a relative residual of {worst:.1e} in {len(history)} iterations, and not the "
-                f"tolerance of {tolerance:.0e}. A larger noise_var, a preconditioner of higher rank or more iterations "
+                f"conjugate gradients reached a relative residual of {worst:.1e} in {len(history)} "
+                "iterations, and not the "
+                f"tolerance of {tolerance:.0e}. A larger noise_var, a preconditioner of higher "
+                "rank or more iterations "
                 "(ConjugateGradients(rank=…, max_iterations=…)) help, in this order"
             )
         if np.any((relative[wanted] > tolerance) & (relative[wanted] > 0.5 * before)):
             raise ConvergenceError(
-                f"conjugate gradients stay at a relative residual of {worst:.1e}, by rounding: the tolerance of {tolerance:.0e} is "
+                f"conjugate gradients stay at a relative residual of {worst:.1e}, by rounding: the "
+                f"tolerance of {tolerance:.0e} is "
                 "out of reach. A larger noise_var, dtype='float64' or a larger tolerance help"
             )
 
@@ -126,7 +146,9 @@ def _descend(
     seen: Callable[[int, float], object] | None,
     size: Vector,
 ) -> Matrix:
-    """What to add for ``A x = residual``, until the carried residual of each column is below its target."""
+    """What to add for ``A x = residual``, until the carried residual of each column is below its
+    target.
+    """
     x = np.zeros_like(residual)
     active = np.arange(residual.shape[1])
     r = residual.copy()
@@ -138,7 +160,8 @@ def _descend(
         curvature = np.einsum("ij,ij->j", direction, moved)
         if not np.all(curvature > 0.0):
             raise FactorizationError(
-                f"the covariance of {len(x)} targets is not positive definite: conjugate gradients met a direction of curvature "
+                f"the covariance of {len(x)} targets is not positive definite: conjugate gradients "
+                "met a direction of curvature "
                 f"{float(np.nanmin(curvature)):.1e}. A larger noise_var avoids it"
             )
         step = inner / curvature
@@ -150,7 +173,12 @@ def _descend(
             seen(len(history), history[-1])
         going = norms[active] > targets[active]
         if not going.all():
-            active, r, direction, inner = active[going], r[:, going], direction[:, going], inner[going]
+            active, r, direction, inner = (
+                active[going],
+                r[:, going],
+                direction[:, going],
+                inner[going],
+            )
             if not len(active):
                 break
         z = precondition(r)

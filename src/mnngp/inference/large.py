@@ -1,8 +1,11 @@
-"""Posteriors of more points than a factorisation is for: conjugate gradients over tiles of the kernel.
+"""Posteriors of more points than a factorisation is for: conjugate gradients over tiles of the
+kernel.
 
-The system is that of ``inference.factor``, ``A = 1 - (1 - ρ)/κ + diag(noise/κσ²)``, so that the ordered phase keeps its digits here
-as well; the intercept is one more right-hand side. Nothing of the size n² has to be held: tiles that do not fit are computed in
-every iteration (``inference.tiles``). What needs the whole inverse or its determinant is not to be had this way, and says so.
+The system is that of ``inference.factor``, ``A = 1 - (1 - ρ)/κ + diag(noise/κσ²)``, so that the
+ordered phase keeps its digits here as well; the intercept is one more right-hand side. Nothing of
+the size n² has to be held: tiles that do not fit are computed in every iteration
+(``inference.tiles``). What needs the whole inverse or its determinant is not to be had this way,
+and says so.
 """
 
 from __future__ import annotations
@@ -28,8 +31,10 @@ from mnngp.kernels.structure import Network
 
 Matrix = NDArray[Any]
 HIGHEST_RANK = 512
-_LOWEST_RANK = 64  # where memory was estimated, not given: without a preconditioner there may be no convergence
-_WIDER = 16.0  # of κ: no factorisation would notice that it is too small for points outside of the sample
+# where memory was estimated, not given: without a preconditioner there may be no convergence
+_LOWEST_RANK = 64
+# of κ: no factorisation would notice that it is too small for points outside of the sample
+_WIDER = 16.0
 _COLUMNS = 256  # right-hand sides at a time, for new points
 _CHUNK = 1 << 28  # bytes of one such block
 
@@ -52,7 +57,10 @@ class Storage:
     def __str__(self) -> str:
         share = "kept" if self.kept == self.total else "computed anew in every iteration"
         if 0 < self.kept < self.total:
-            share = f"{100.0 * self.kept / self.total:.0f} % of them kept, the others computed anew in every iteration"
+            share = (
+                f"{100.0 * self.kept / self.total:.0f} % of them kept, the others computed anew in "
+                "every iteration"
+            )
         return f"{memory.shown(self.total)} of tiles {self.where}, {share}"
 
 
@@ -108,14 +116,16 @@ class IterationReport:
     def __str__(self) -> str:
         worst = max(self.residuals, default=0.0)
         return (
-            f"{self.iterations} iterations in {self.seconds:.3g} s, relative residual {worst:.1e}, preconditioner of "
+            f"{self.iterations} iterations in {self.seconds:.3g} s, relative residual {worst:.1e}, "
+            "preconditioner of "
             f"rank {self.rank}; {Storage(self.kept, self.total, self.where)}"
         )
 
 
 @dataclass(frozen=True)
 class ConjugateGradients:
-    """Solve by preconditioned conjugate gradients on this machine: a ``solver`` of ``Posterior`` and of the estimators.
+    """Solve by preconditioned conjugate gradients on this machine: a ``solver`` of ``Posterior``
+    and of the estimators.
 
     Parameters
     ----------
@@ -124,11 +134,12 @@ class ConjugateGradients:
     max_iterations : int
         With more it is a ``ConvergenceError``.
     rank : int, optional
-        Of the preconditioner; zero for none but the diagonal. By default an eighth of the points, at most 512, and less
-        where its n × rank numbers would take more than a quarter of the memory; not below 64 unless ``memory`` is given.
+        Of the preconditioner; zero for none but the diagonal. By default an eighth of the points,
+        at most 512, and less where its n × rank numbers would take more than a quarter of the
+        memory; not below 64 unless ``memory`` is given.
     memory : int or str, optional
-        For the kernel's tiles and the preconditioner, in bytes or as "4GB": by default half of what the machine has free.
-        Tiles that do not fit are computed anew in every iteration.
+        For the kernel's tiles and the preconditioner, in bytes or as "4GB": by default half of what
+        the machine has free. Tiles that do not fit are computed anew in every iteration.
     seed : int
         Of the preconditioner's pivots.
 
@@ -160,25 +171,44 @@ class ConjugateGradients:
             memory.as_bytes("memory", self.memory)
 
     def __call__(
-        self, network: Network, x: Points, deviation: Vector, noise_var: Vector, progress: Progress | None = None
+        self,
+        network: Network,
+        x: Points,
+        deviation: Vector,
+        noise_var: Vector,
+        progress: Progress | None = None,
     ) -> Iteration:
         kappa = min(1.0, _WIDER * contraction(network, x))
         scale = np.where(deviation > 0.0, deviation, 1.0)
-        return Iteration(kappa, noise_var, System(self, network, x, kappa, noise_var / (kappa * scale**2), progress))
+        return Iteration(
+            kappa,
+            noise_var,
+            System(self, network, x, kappa, noise_var / (kappa * scale**2), progress),
+        )
 
     def room(self) -> int:
         """Bytes for tiles and preconditioner."""
-        return memory.available() // 2 if self.memory is None else memory.as_bytes("memory", self.memory)
+        return (
+            memory.available() // 2
+            if self.memory is None
+            else memory.as_bytes("memory", self.memory)
+        )
 
     def rank_for(self, n: int) -> int:
         if self.rank is not None:
             return min(self.rank, n)
         fitting = self.room() // _rank_bytes(n)
-        return min(HIGHEST_RANK, n // 8, fitting if self.memory is not None else max(_LOWEST_RANK, fitting))
+        return min(
+            HIGHEST_RANK, n // 8, fitting if self.memory is not None else max(_LOWEST_RANK, fitting)
+        )
 
-    def operator(self, network: Network, contraction: float, x: Points, progress: Progress | None) -> Operator:
+    def operator(
+        self, network: Network, contraction: float, x: Points, progress: Progress | None
+    ) -> Operator:
         """The kernel's tiles, on this machine."""
-        return LocalTiles(network, contraction, x, self.room() - 16 * len(x) * self.rank_for(len(x)), progress)
+        return LocalTiles(
+            network, contraction, x, self.room() - 16 * len(x) * self.rank_for(len(x)), progress
+        )
 
     def elsewhere(self) -> ConjugateGradients:
         """The same for a copy, which may be on another machine."""
@@ -191,19 +221,25 @@ def _rank_bytes(n: int) -> int:
 
 
 class _Elsewhere(ConjugateGradients):
-    """Of a copy: what was given for another machine is a bound, and what this one has free when it is used is another."""
+    """Of a copy: what was given for another machine is a bound, and what this one has free when it
+    is used is another.
+    """
 
     def room(self) -> int:
         return min(super().room(), memory.available() // 2)
 
     def rank_for(self, n: int) -> int:
-        return min(super().rank_for(n), max(_LOWEST_RANK, memory.available() // 2 // _rank_bytes(n)))
+        return min(
+            super().rank_for(n), max(_LOWEST_RANK, memory.available() // 2 // _rank_bytes(n))
+        )
 
 
 class LocalTiles:
     """The operator of one process; ``room`` is in bytes."""
 
-    def __init__(self, network: Network, contraction: float, x: Points, room: int, progress: Progress | None) -> None:
+    def __init__(
+        self, network: Network, contraction: float, x: Points, room: int, progress: Progress | None
+    ) -> None:
         shape, size = Shape(len(x), len(x), symmetric=True), network.dtype.itemsize
         patch, count = Patch(network, contraction, shape, x, x), shape.fitting(max(0, room) // size)
         self.patch = replace(patch, kept=patch.first(count, progress))
@@ -215,18 +251,34 @@ class LocalTiles:
 
 
 class System:
-    """``A x = b`` for one set of points: the tiles and the preconditioner, made when first needed, and how the first solve went."""
+    """``A x = b`` for one set of points: the tiles and the preconditioner, made when first needed,
+    and how the first solve went.
+    """
 
     def __init__(
-        self, solver: ConjugateGradients, network: Network, x: Points, contraction: float, noise: Vector, progress: Progress | None
+        self,
+        solver: ConjugateGradients,
+        network: Network,
+        x: Points,
+        contraction: float,
+        noise: Vector,
+        progress: Progress | None,
     ) -> None:
-        self.solver, self.network, self.x, self.contraction, self.noise = solver, network, x, contraction, noise
+        self.solver, self.network, self.x, self.contraction, self.noise = (
+            solver,
+            network,
+            x,
+            contraction,
+            noise,
+        )
         self.progress = progress
         self.parts: tuple[Operator, Preconditioner] | None = None
         self.first: IterationReport | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what can be made again, and with no cluster: a copy solves on the machine that it is on."""
+        """Without what can be made again, and with no cluster: a copy solves on the machine that it
+        is on.
+        """
         return {**self.__dict__, "progress": None, "parts": None, "solver": self.solver.elsewhere()}
 
     def solve(self, b: Matrix) -> tuple[Matrix, Matrix]:
@@ -316,7 +368,8 @@ class Iteration(Inverse):
     def solve(self, b: Matrix) -> Matrix:
         return self.system.solve(b)[0]
 
-    # With A x = k - r the form k'ᵀA⁻¹k is k'ᵀx + x'ᵀr + r'ᵀA⁻¹r: the last term is of second order, and left out.
+    # With A x = k - r the form k'ᵀA⁻¹k is k'ᵀx + x'ᵀr + r'ᵀA⁻¹r: the last term is of second order,
+    # and left out.
 
     def explained(self, kernel: Matrix) -> Vector:
         rows = kernel.astype(np.float64)
@@ -325,7 +378,9 @@ class Iteration(Inverse):
 
     def jointly_explained(self, kernel: Matrix) -> Matrix:
         rows, step = kernel.astype(np.float64), self.at_a_time
-        solved = [self.system.solve(rows[start : start + step].T) for start in range(0, len(rows), step)]
+        solved = [
+            self.system.solve(rows[start : start + step].T) for start in range(0, len(rows), step)
+        ]
         x, residual = (np.concatenate(parts, axis=1) for parts in zip(*solved, strict=True))
         both = rows @ x + x.T @ residual
         return np.asarray((both + both.T) / 2.0)
@@ -341,4 +396,6 @@ class Iteration(Inverse):
 
 def unavailable(what: str) -> UnavailableError:
     """The error for what an iteration does not give."""
-    return UnavailableError(f"{what} a factorisation, and this model was solved by iteration: use solver='cholesky'")
+    return UnavailableError(
+        f"{what} a factorisation, and this model was solved by iteration: use solver='cholesky'"
+    )

@@ -1,8 +1,9 @@
 """The Cholesky factorisation in place, in half the memory of a matrix.
 
-LAPACK's rectangular full packed format (``kernels.layout``) holds a symmetric matrix ``A = [[A11, A21ᵀ], [A21, A22]]`` such that
-A11, A21 and A22 are ordinary matrices inside one rectangle: dpftrf factors it in four calls, at full speed. Here the same four
-steps are cut into blocks, so that the work can be seen and interrupted.
+LAPACK's rectangular full packed format (``kernels.layout``) holds a symmetric matrix ``A = [[A11,
+A21ᵀ], [A21, A22]]`` such that A11, A21 and A22 are ordinary matrices inside one rectangle: dpftrf
+factors it in four calls, at full speed. Here the same four steps are cut into blocks, so that the
+work can be seen and interrupted.
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ from mnngp.kernels import layout
 
 Matrix = NDArray[Any]
 Progress = Callable[[float], object]
-_BLOCK = 1024  # columns: as fast as one call, a second or so between two reports at n = 50,000, and little for BLAS to copy
+# columns: as fast as one call, a second or so between two reports at n = 50,000, and little for
+# BLAS to copy
+_BLOCK = 1024
 
 
 class Packed:
-    """A symmetric positive definite matrix of n rows in n (n+1)/2 numbers, and then its factor ``A = L Lᵀ``."""
+    """A symmetric positive definite matrix of n rows in n (n+1)/2 numbers, and then its factor ``A
+    = L Lᵀ``.
+    """
 
     def __init__(self, n: int, dtype: Any, memory: Matrix | None = None) -> None:
         self.n = n
-        self.memory: Matrix = np.empty(layout.packed_shape(n), dtype=dtype) if memory is None else memory
+        self.memory: Matrix = (
+            np.empty(layout.packed_shape(n), dtype=dtype) if memory is None else memory
+        )
         half, columns = (n + 1) // 2, self.memory.T  # Fortran's order
         even = 1 - n % 2
         self.first = columns[even : even + half]  # A11, its lower triangle
@@ -46,7 +53,9 @@ class Packed:
             np.add(target, values[part], out=target, casting="same_kind")
 
     def factor(self, done: Progress | None = None) -> int:
-        """Factor in place. Returns 0, or the number of the first leading block that is not positive definite."""
+        """Factor in place. Returns 0, or the number of the first leading block that is not positive
+        definite.
+        """
         report = _shares(self.n, done)
         failed = _cholesky(self.first, lower=True, report=report)
         if failed:
@@ -119,7 +128,9 @@ def _cholesky(a: Matrix, *, lower: bool, report: Callable[[float], None]) -> int
             blas.solve_triangle(here, beside, lower=True, transposed=True, right=True)
         else:
             for first in range(stop, len(a), _BLOCK):  # see _solve_from_right
-                blas.solve_triangle(here, a[start:stop, first : first + _BLOCK], lower=False, transposed=True)
+                blas.solve_triangle(
+                    here, a[start:stop, first : first + _BLOCK], lower=False, transposed=True
+                )
             beside = a[start:stop, stop:].T
         report(size**3 / 3.0 + size * size * rest)
         _subtract_square(beside, a[stop:, stop:], lower=lower, report=report)
@@ -129,22 +140,25 @@ def _cholesky(a: Matrix, *, lower: bool, report: Callable[[float], None]) -> int
 def _solve_from_right(a: Matrix, b: Matrix, *, report: Callable[[float], None]) -> None:
     """``b ← b a⁻ᵀ`` for a lower triangle, in blocks of columns.
 
-    In one call OpenBLAS copies 256 rows of the triangle at a time to memory of each thread, which it then keeps: 10 MB at
-    n = 10,000, where blocks take 2.
+    In one call OpenBLAS copies 256 rows of the triangle at a time to memory of each thread, which
+    it then keeps: 10 MB at n = 10,000, where blocks take 2.
     """
     for start in range(0, len(a), _BLOCK):
         stop = min(start + _BLOCK, len(a))
         here = b[:, start:stop]
         blas.subtract_product(b[:, :start], a[start:stop, :start], here, b_transposed=True)
-        blas.solve_triangle(a[start:stop, start:stop], here, lower=True, transposed=True, right=True)
+        blas.solve_triangle(
+            a[start:stop, start:stop], here, lower=True, transposed=True, right=True
+        )
         report(len(b) * (stop - start) * (stop + start))
 
 
 def _subtract_square(a: Matrix, c: Matrix, *, lower: bool, report: Callable[[float], None]) -> None:
-    """``c ← c - a aᵀ``, one triangle, in blocks of columns; ``a`` may be the transpose of a matrix in Fortran's order.
+    """``c ← c - a aᵀ``, one triangle, in blocks of columns; ``a`` may be the transpose of a matrix
+    in Fortran's order.
 
-    Not in one call to BLAS: OpenBLAS 0.3.31's threaded dsyrk ends in a segmentation fault for some 23,000 rows of a memory of
-    50,000, and nothing could be reported or interrupted meanwhile.
+    Not in one call to BLAS: OpenBLAS 0.3.31's threaded dsyrk ends in a segmentation fault for some
+    23,000 rows of a memory of 50,000, and nothing could be reported or interrupted meanwhile.
     """
     turned = a.strides[0] != a.itemsize
     for start in range(0, len(c), _BLOCK):
@@ -152,5 +166,7 @@ def _subtract_square(a: Matrix, c: Matrix, *, lower: bool, report: Callable[[flo
         rest = slice(stop, None) if lower else slice(0, start)
         here, other = (a[start:stop].T, a[rest].T) if turned else (a[start:stop], a[rest])
         blas.subtract_square(here, c[start:stop, start:stop], lower=lower, transposed=turned)
-        blas.subtract_product(other, here, c[rest, start:stop], a_transposed=turned, b_transposed=not turned)
+        blas.subtract_product(
+            other, here, c[rest, start:stop], a_transposed=turned, b_transposed=not turned
+        )
         report((stop - start) * (stop - start + 2.0 * other.shape[1 if turned else 0]) * a.shape[1])

@@ -1,13 +1,15 @@
-"""The posterior of a Gaussian process: mean, variance, covariance, samples, evidence and leave-one-out.
+"""The posterior of a Gaussian process: mean, variance, covariance, samples, evidence and
+leave-one-out.
 
-Rasmussen and Williams (2006), algorithm 2.1 and section 5.4.2; the paper's eq. (22) (label 20 in its source). With the notation of
-``factor`` and z = y/σ, ``a = A⁻¹z``, ``t = A⁻¹1``, ``c = 1ᵀt + κ/(1 - κ)``:
+Rasmussen and Williams (2006), algorithm 2.1 and section 5.4.2; the paper's eq. (22) (label 20 in
+its source). With the notation of ``factor`` and z = y/σ, ``a = A⁻¹z``, ``t = A⁻¹1``, ``c = 1ᵀt +
+κ/(1 - κ)``:
 
-    β = 1ᵀa / c,  α = a - tβ             the intercept's posterior mean, and the weights of the training points
-    E f(x)   = σ_x (β + A_xᵀ α)
-    Var f(x) = κ σ_x² [1 - A_xᵀA⁻¹A_x + (1 - A_xᵀt)²/c]
+    β = 1ᵀa / c,  α = a - tβ             the intercept's posterior mean, and the weights of the
+    training points E f(x)   = σ_x (β + A_xᵀ α) Var f(x) = κ σ_x² [1 - A_xᵀA⁻¹A_x + (1 - A_xᵀt)²/c]
 
-which for κ = 1 (c infinite) are the usual ones. Nothing in them is a small difference of large numbers, however small κ is.
+which for κ = 1 (c infinite) are the usual ones. Nothing in them is a small difference of large
+numbers, however small κ is.
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ class Posterior:
     Parameters
     ----------
     kernel : MaxoutKernel or NetworkKernel
-        With ``kind="ntk"`` the mean is that of a wide network trained to convergence by gradient descent, from a zero
-        output; for its distribution over initialisations see ``GradientFlow``.
+        With ``kind="ntk"`` the mean is that of a wide network trained to convergence by gradient
+        descent, from a zero output; for its distribution over initialisations see ``GradientFlow``.
     X : array of shape (n, d)
     y : array of shape (n,) or (n, targets)
         All targets share the kernel and the noise.
@@ -69,7 +71,8 @@ class Posterior:
     signal_var : float
         What the kernel is multiplied by.
     policy : "relative" or "paper"
-        What to do if the covariance is not positive definite in floating point: see ``mnngp.inference.factor``.
+        What to do if the covariance is not positive definite in floating point: see
+        ``mnngp.inference.factor``.
     solver : ConjugateGradients or another of ``mnngp.inference``, optional
         For more points than a Cholesky factorisation is for. By default there is one.
     progress : callable, optional
@@ -105,15 +108,34 @@ class Posterior:
         checks.one_of("policy", policy, ("relative", "paper"))
         checks.real("signal_var", signal_var, low=0.0, high=checks.LARGEST_VARIANCE, strict=True)
         if solver is not None and not callable(solver):
-            raise InputError(f"solver must be None or one of mnngp.inference, such as ConjugateGradients(), got {solver!r}")
+            raise InputError(
+                "solver must be None or one of mnngp.inference, such as "
+                f"ConjugateGradients(), got {solver!r}"
+            )
         network, rows = kernel._network(), checks.points("X", X)
         y, self._flat = as_targets(y, len(rows))
         noise = _noise(noise_var, len(rows))
-        self._condition(kernel, Points.of("X", rows, network.dtype), y, noise, signal_var, policy, solver, progress)
+        self._condition(
+            kernel,
+            Points.of("X", rows, network.dtype),
+            y,
+            noise,
+            signal_var,
+            policy,
+            solver,
+            progress,
+        )
 
     @classmethod
     def on(
-        cls, kernel: DeepKernel, points: Points, y: Matrix, noise_var: Vector, *, policy: str, progress: Progress | None
+        cls,
+        kernel: DeepKernel,
+        points: Points,
+        y: Matrix,
+        noise_var: Vector,
+        *,
+        policy: str,
+        progress: Progress | None,
     ) -> Posterior:
         """As the class itself, for points that are prepared already."""
         self = cls.__new__(cls)
@@ -137,7 +159,9 @@ class Posterior:
         with threads.single_blas(len(points) ** 3 / 3.0):
             deviation = math.sqrt(self.signal_var) * standard_deviations(self._network, points)
             self._factor: Inverse = (
-                factorize(self._network, points, deviation, noise_var, policy=policy, progress=progress)
+                factorize(
+                    self._network, points, deviation, noise_var, policy=policy, progress=progress
+                )
                 if solver is None
                 else solver(self._network, points, deviation, noise_var, progress)
             )
@@ -181,15 +205,21 @@ class Posterior:
             self._alpha = a - self._t[:, None] * self._beta
         else:
             self._c, self._beta, self._alpha = math.inf, np.zeros(a.shape[1]), a
-        self._alpha = np.ascontiguousarray(self._alpha)  # as a model file has it: BLAS may sum rows and columns in another order
+        # as a model file has it: BLAS may sum rows and columns in another order
+        self._alpha = np.ascontiguousarray(self._alpha)
         if not np.isfinite(self._alpha).all():
-            raise MnngpError("the posterior's weights are not finite; are targets or noise_var near the limits of floating point?")
+            raise MnngpError(
+                "the posterior's weights are not finite; are targets or noise_var "
+                "near the limits of floating point?"
+            )
 
-    # --- what was done ----------------------------------------------------------------------------------------------
+    # --- what was done ----------------------------------------------------------------------------
 
     @property
     def report(self) -> Any:
-        """What the factorisation did: noise added, attempts, contraction, condition. Of another solver, what that did."""
+        """What the factorisation did: noise added, attempts, contraction, condition. Of another
+        solver, what that did.
+        """
         return self._factor.report
 
     @property
@@ -202,10 +232,12 @@ class Posterior:
         """The noise variance of each training target, with what had to be added."""
         return self._factor.noise_var
 
-    # --- prediction -------------------------------------------------------------------------------------------------
+    # --- prediction -------------------------------------------------------------------------------
 
     def mean(self, X: Any) -> Matrix:
-        """The posterior mean at new points: (m,) or (m, targets). Takes one chunk of the kernel at a time."""
+        """The posterior mean at new points: (m,) or (m, targets). Takes one chunk of the kernel at
+        a time.
+        """
         rows = self._rows(X)
         result = np.empty((len(rows), self._y.shape[1]))
         with threads.single_blas(2.0 * len(rows) * self._y.size):
@@ -215,7 +247,9 @@ class Posterior:
         return self._shaped(result)
 
     def mean_and_variance(self, X: Any) -> tuple[Matrix, Vector]:
-        """The posterior mean, and the variance of the function (without noise) at each point, which all targets share."""
+        """The posterior mean, and the variance of the function (without noise) at each point, which
+        all targets share.
+        """
         rows = self._rows(X)
         mean, variance = np.empty((len(rows), self._y.shape[1])), np.empty(len(rows))
         with threads.single_blas(len(rows) * len(self._y) ** 2):
@@ -228,13 +262,17 @@ class Posterior:
         return self._shaped(mean), variance
 
     def mean_and_covariance(self, X: Any) -> tuple[Matrix, Matrix]:
-        """The posterior mean, and the covariance matrix (m, m) of the function at all points together."""
+        """The posterior mean, and the covariance matrix (m, m) of the function at all points
+        together.
+        """
         x = Points.of("X", self._rows(X), self._network.dtype)
         with threads.single_blas(len(x) * len(self._y) * (len(x) + len(self._y))):
             sigma, kernel = self._sigma(x), self._cross(x)
             mean = self._mean(kernel, sigma)
             rest = 1.0 - kernel @ self._t
-            share = correlations(self._network, x, contraction=self._factor.contraction).astype(np.float64)
+            share = correlations(self._network, x, contraction=self._factor.contraction).astype(
+                np.float64
+            )
             share -= self._factor.jointly_explained(kernel)
         share += np.outer(rest, rest) / self._c
         share *= self._factor.contraction * np.outer(sigma, sigma)
@@ -256,14 +294,18 @@ class Posterior:
         return correlations(self._network, x, self._points, contraction=self._factor.contraction)
 
     def _chunks(self, rows: Matrix) -> Iterator[tuple[slice, Vector, Matrix]]:
-        """New points in parts: where they stand, their σ, and their correlations with the training points."""
+        """New points in parts: where they stand, their σ, and their correlations with the training
+        points.
+        """
         size = self._factor.at_a_time
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
             yield part, *self._seen(rows[part])
 
     def _seen(self, rows: Matrix) -> tuple[Vector, Matrix]:
-        """σ and correlations; a function of its own, so that the points are gone when the next ones are made."""
+        """σ and correlations; a function of its own, so that the points are gone when the next ones
+        are made.
+        """
         x = Points.of("X", rows, self._network.dtype)
         return self._sigma(x), self._cross(x)
 
@@ -274,7 +316,7 @@ class Posterior:
     def _shaped(self, result: Matrix) -> Matrix:
         return result[:, 0] if self._flat else result
 
-    # --- how good it is ---------------------------------------------------------------------------------------------
+    # --- how good it is ---------------------------------------------------------------------------
 
     def quadratic(self) -> Vector:
         """``yᵀ C⁻¹ y`` of each target: n if the signal's and the noise's scales are right."""
@@ -285,16 +327,30 @@ class Posterior:
         """The log evidence, summed over the targets (as scikit-learn does)."""
         n, targets = self._y.shape
         kappa = self._factor.contraction
-        log_determinant = self._factor.log_determinant() + n * math.log(kappa) + 2.0 * float(np.log(self._deviation).sum())
+        log_determinant = (
+            self._factor.log_determinant()
+            + n * math.log(kappa)
+            + 2.0 * float(np.log(self._deviation).sum())
+        )
         if kappa < 1.0:
             log_determinant += math.log1p((1.0 - kappa) / kappa * float(self._t.sum()))
-        return float(-0.5 * (float(self.quadratic().sum()) + targets * (log_determinant + n * math.log(2.0 * math.pi))))
+        return float(
+            -0.5
+            * (
+                float(self.quadratic().sum())
+                + targets * (log_determinant + n * math.log(2.0 * math.pi))
+            )
+        )
 
     def leave_one_out(self) -> LeaveOneOut:
-        """Each training target, predicted from all others (Rasmussen and Williams, eqs. 5.10 to 5.12)."""
+        """Each training target, predicted from all others (Rasmussen and Williams, eqs. 5.10 to
+        5.12).
+        """
         alpha, inverse = self.weights(), self.precision()
         residual, variance = alpha / inverse[:, None], 1.0 / inverse
-        density = -0.5 * (residual**2 / variance[:, None] + np.log(2.0 * math.pi * variance)[:, None])
+        density = -0.5 * (
+            residual**2 / variance[:, None] + np.log(2.0 * math.pi * variance)[:, None]
+        )
         return LeaveOneOut(self._shaped(self._y - residual), variance, self._shaped(density))
 
     def weights(self) -> Matrix:
@@ -302,7 +358,9 @@ class Posterior:
         return np.asarray(self._alpha / (self._factor.contraction * self._deviation)[:, None])
 
     def precision(self, chosen: NDArray[np.int64] | None = None) -> Vector:
-        """The diagonal of ``C⁻¹``, all of it (kept once computed; takes n²/2 numbers for the inverse) or some elements."""
+        """The diagonal of ``C⁻¹``, all of it (kept once computed; takes n²/2 numbers for the
+        inverse) or some elements.
+        """
         if chosen is None:
             if self._precision is None:
                 with threads.single_blas(2.0 / 3.0 * len(self._y) ** 3):
@@ -316,27 +374,36 @@ class Posterior:
 
     def divide_targets(self, unit: Vector) -> None:
         """Divide each target by a number, in place: all that depends on them is linear in them."""
-        self._y, self._alpha, self._beta = (np.ascontiguousarray(part / unit) for part in (self._y, self._alpha, self._beta))
+        self._y, self._alpha, self._beta = (
+            np.ascontiguousarray(part / unit) for part in (self._y, self._alpha, self._beta)
+        )
 
 
 def leave_out(precision: Vector, noise: Vector, share: Vector) -> tuple[Vector, Vector, Vector]:
     """What changes at a place if a share of its observations is left out.
 
-    A place has the mean observation ȳ of the noise N. With ``α = C⁻¹ȳ`` and d the diagonal of C⁻¹ (``precision``) the function
-    there is ``f̂ = ȳ - N α`` with the variance ``N (1 - N d)``. Without a share h of the observations, all equal to y, the error of
-    the prediction of y is ``(y - ȳ + N α) / r`` with ``r = 1 - h (1 - N d)``, and the function's variance ``N (1 - N d) / r``.
+    A place has the mean observation ȳ of the noise N. With ``α = C⁻¹ȳ`` and d the diagonal of C⁻¹
+    (``precision``) the function there is ``f̂ = ȳ - N α`` with the variance ``N (1 - N d)``.
+    Without a share h of the observations, all equal to y, the error of the prediction of y is ``(y
+    - ȳ + N α) / r`` with ``r = 1 - h (1 - N d)``, and the function's variance ``N (1 - N d) / r``.
 
-    Returns ``1/r``, ``N/r`` and that variance. Without the whole place (h = 1, and so y = ȳ) they are 0, 1/d and 1/d - N, which
-    also hold for N = 0.
+    Returns ``1/r``, ``N/r`` and that variance. Without the whole place (h = 1, and so y = ȳ) they
+    are 0, 1/d and 1/d - N, which also hold for N = 0.
     """
     whole = share >= 1.0
     rest = np.where(whole, 1.0, 1.0 - share * (1.0 - noise * precision))
     spread = np.where(whole, 1.0 / precision - noise, noise * (1.0 - noise * precision) / rest)
-    return np.where(whole, 0.0, 1.0 / rest), np.where(whole, 1.0 / precision, noise / rest), np.maximum(spread, 0.0)
+    return (
+        np.where(whole, 0.0, 1.0 / rest),
+        np.where(whole, 1.0 / precision, noise / rest),
+        np.maximum(spread, 0.0),
+    )
 
 
 def draw(mean: Matrix, covariance: Matrix, count: int, seed: Any) -> Matrix:
-    """Samples of a Gaussian, along the last axis; a covariance that is singular, or negative by rounding, is no obstacle."""
+    """Samples of a Gaussian, along the last axis; a covariance that is singular, or negative by
+    rounding, is no obstacle.
+    """
     with threads.single_blas(9.0 * len(covariance) ** 3):
         values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -348,7 +415,10 @@ def as_targets(y: Any, n: int) -> tuple[Matrix, bool]:
     """Targets as a matrix (n, targets), and whether they were a vector."""
     values = np.asarray(checks.real_array("y", y), dtype=np.float64)
     if values.ndim not in (1, 2) or len(values) != n or 0 in values.shape:
-        raise InputError(f"y must have shape ({n},) or ({n}, targets), a row for each row of X, got {values.shape}")
+        raise InputError(
+            f"y must have shape ({n},) or ({n}, targets), a row for each row of X, "
+            f"got {values.shape}"
+        )
     if not np.isfinite(values).all():
         raise InputError(f"y must be finite, got {values[~np.isfinite(values)][0]}")
     return values.reshape(n, -1), values.ndim == 1
@@ -356,13 +426,16 @@ def as_targets(y: Any, n: int) -> tuple[Matrix, bool]:
 
 def _noise(noise_var: Any, n: int) -> Vector:
     if np.ndim(noise_var) == 0:
-        return np.full(n, checks.real("noise_var", noise_var, low=0.0, high=checks.LARGEST_VARIANCE))
+        return np.full(
+            n, checks.real("noise_var", noise_var, low=0.0, high=checks.LARGEST_VARIANCE)
+        )
     values = np.asarray(checks.real_array("noise_var", noise_var), dtype=np.float64)
     if values.shape != (n,):
         raise InputError(f"noise_var must be a number or {n} numbers, got shape {values.shape}")
     right = (values >= 0.0) & (values <= checks.LARGEST_VARIANCE)
     if not right.all():
         raise InputError(
-            f"noise_var must be from 0 to {checks.LARGEST_VARIANCE:g}, got {values[~right][0]:g} at {int(np.argmin(right))}"
+            f"noise_var must be from 0 to {checks.LARGEST_VARIANCE:g}, got {values[~right][0]:g} "
+            f"at {int(np.argmin(right))}"
         )
     return values

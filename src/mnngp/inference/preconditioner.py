@@ -1,13 +1,16 @@
 """A preconditioner for kernel matrices: a partial Cholesky factor whose pivots are drawn at random.
 
-``A ≈ L Lᵀ`` of rank r needs r columns of A and its diagonal. Pivots are drawn with probabilities proportional to what is left of
-the diagonal, a block of them at a time (Chen, Epperly, Tropp and Webber, "Randomly pivoted Cholesky", 2023): nearly as good as the
-best choice, and the columns come in blocks, as compiled kernels and BLAS like them. What is left has the mean diagonal τ; so
+``A ≈ L Lᵀ`` of rank r needs r columns of A and its diagonal. Pivots are drawn with probabilities
+proportional to what is left of the diagonal, a block of them at a time (Chen, Epperly, Tropp and
+Webber, "Randomly pivoted Cholesky", 2023): nearly as good as the best choice, and the columns come
+in blocks, as compiled kernels and BLAS like them. What is left has the mean diagonal τ; so
 
-    A + D ≈ P = L Lᵀ + E,   E = D + τ,   P⁻¹ v = E⁻¹v - E⁻¹L (1 + Lᵀ E⁻¹ L)⁻¹ Lᵀ E⁻¹v          (Woodbury)
+    A + D ≈ P = L Lᵀ + E,   E = D + τ,   P⁻¹ v = E⁻¹v - E⁻¹L (1 + Lᵀ E⁻¹ L)⁻¹ Lᵀ E⁻¹v
+    (Woodbury)
 
-With E = D, as is usual, small noise makes P see what is left as far too small: on MNIST and tables at a noise of 1e-4, τ saves a
-tenth to a quarter of the iterations, and P is regular without any noise.
+With E = D, as is usual, small noise makes P see what is left as far too small: on MNIST and tables
+at a noise of 1e-4, τ saves a tenth to a quarter of the iterations, and P is regular without any
+noise.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ class Preconditioner:
         return result
 
     @staticmethod
-    def of(columns: Columns, diagonal: Vector, noise: Vector, rank: int, seed: Any = 0) -> Preconditioner:
+    def of(
+        columns: Columns, diagonal: Vector, noise: Vector, rank: int, seed: Any = 0
+    ) -> Preconditioner:
         """For ``A + diag(noise)``, from columns of A (n, chosen) and its diagonal.
 
         Examples
@@ -66,7 +71,9 @@ class Preconditioner:
         return Preconditioner(scaled, shift, inner)
 
 
-def partial_cholesky(columns: Columns, diagonal: Vector, rank: int, seed: Any) -> tuple[Matrix, Vector]:
+def partial_cholesky(
+    columns: Columns, diagonal: Vector, rank: int, seed: Any
+) -> tuple[Matrix, Vector]:
     """L (n, at most rank), and the diagonal of ``A - L Lᵀ``."""
     rng, n = np.random.default_rng(seed), len(diagonal)
     left = diagonal.astype(np.float64)
@@ -76,7 +83,8 @@ def partial_cholesky(columns: Columns, diagonal: Vector, rank: int, seed: Any) -
         pivots = np.sort(rng.choice(n, count, replace=False, p=left / left.sum()))
         block = columns(pivots).astype(np.float64) - root[:, :done] @ root[pivots, :done].T
         corner = block[pivots]
-        # Pivots of one block may be near each other: a shift of the size of rounding keeps their corner regular.
+        # Pivots of one block may be near each other: a shift of the size of rounding keeps their
+        # corner regular.
         corner[np.diag_indices(count)] += 1e-13 * float(np.trace(corner)) + 1e-300
         try:
             factor = np.linalg.cholesky(corner)

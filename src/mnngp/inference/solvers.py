@@ -17,9 +17,12 @@ ALWAYS = 5_000  # points that "auto" factors whatever the free memory seems to b
 
 def check(solver: Any) -> None:
     """Raise if it is no solver."""
-    if not (callable(solver) and not isinstance(solver, type)) and not (isinstance(solver, str) and solver in WORDS):
+    if not (callable(solver) and not isinstance(solver, type)) and not (
+        isinstance(solver, str) and solver in WORDS
+    ):
         raise InputError(
-            f"solver must be one of {', '.join(map(repr, WORDS))}, or one of mnngp.inference, such as "
+            f"solver must be one of {', '.join(map(repr, WORDS))}, or one of mnngp.inference, such "
+            "as "
             f"ConjugateGradients(memory='4GB'), got {solver!r}"
         )
 
@@ -27,8 +30,9 @@ def check(solver: Any) -> None:
 def word(solver: Any, n: int, dtype: Any) -> str:
     """What a solver is called; "auto" is decided.
 
-    It is the Cholesky factorisation up to ``ALWAYS`` points, and up to ``LARGEST`` if its n²/2 numbers take less than half of
-    the free memory: that gives leave-one-out, the evidence and quick variances as well. Beyond, it is conjugate gradients.
+    It is the Cholesky factorisation up to ``ALWAYS`` points, and up to ``LARGEST`` if its n²/2
+    numbers take less than half of the free memory: that gives leave-one-out, the evidence and quick
+    variances as well. Beyond, it is conjugate gradients.
     """
     if solver == "auto":
         fits = n <= ALWAYS or np.dtype(dtype).itemsize * n * (n + 1) // 2 <= memory.available() // 2
@@ -38,11 +42,15 @@ def word(solver: Any, n: int, dtype: Any) -> str:
     from mnngp.inference.blocked import ClusterCholesky
     from mnngp.inference.cluster import ClusterConjugateGradients
 
-    return {ClusterConjugateGradients: "dask", ClusterCholesky: "dask-cholesky"}.get(type(solver), "cg")
+    return {ClusterConjugateGradients: "dask", ClusterCholesky: "dask-cholesky"}.get(
+        type(solver), "cg"
+    )
 
 
 def solver_of(solver: Any, n: int, dtype: Any) -> Any:
-    """What ``Posterior`` takes as its solver, for n points: None is the Cholesky factorisation here."""
+    """What ``Posterior`` takes as its solver, for n points: None is the Cholesky factorisation
+    here.
+    """
     if not isinstance(solver, str):
         return solver
     chosen = word(solver, n, dtype)

@@ -1,6 +1,8 @@
-"""Products with a kernel matrix that is never there as a whole: tiles, kept in memory as far as they fit, or computed anew.
+"""Products with a kernel matrix that is never there as a whole: tiles, kept in memory as far as
+they fit, or computed anew.
 
-Only one triangle of a symmetric matrix is visited: a tile serves for its own rows and, transposed, for its mirror image's.
+Only one triangle of a symmetric matrix is visited: a tile serves for its own rows and, transposed,
+for its mirror image's.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from mnngp.kernels.points import Points
 from mnngp.kernels.structure import Network
 
 Matrix = NDArray[Any]
-TILE = 1024  # points: a tile of 8 MB, computed at full speed, and still in the cache for its transposed product
+# points: a tile of 8 MB, computed at full speed, and still in the cache for its transposed product
+TILE = 1024
 
 
 def part(points: Points, start: int, stop: int) -> Points:
@@ -29,7 +32,9 @@ def part(points: Points, start: int, stop: int) -> Points:
 
 @dataclass(frozen=True)
 class Shape:
-    """A rectangle of a matrix, or a square on the diagonal of a symmetric one, and how it is cut into tiles."""
+    """A rectangle of a matrix, or a square on the diagonal of a symmetric one, and how it is cut
+    into tiles.
+    """
 
     rows: int
     cols: int
@@ -90,10 +95,11 @@ class Patch:
         return tiles
 
     def product(self, v: Matrix, w: Matrix) -> tuple[Matrix, Matrix]:
-        """``T v`` for the columns' v, and ``Tᵀ w`` for the rows' w; of a square on the diagonal ``A v``, twice the same array.
+        """``T v`` for the columns' v, and ``Tᵀ w`` for the rows' w; of a square on the diagonal ``A
+        v``, twice the same array.
 
-        Kept tiles are shared out to threads, each with its own sums: BLAS makes little of more than one on so few columns. A tile
-        that is computed has all threads to itself.
+        Kept tiles are shared out to threads, each with its own sums: BLAS makes little of more than
+        one on so few columns. A tile that is computed has all threads to itself.
         """
         below, right = self._nothing(v)
         count, crew = len(self.kept), threads.count()
@@ -116,9 +122,12 @@ class Patch:
         below = np.zeros((self.shape.rows, v.shape[1]))
         return below, below if self.shape.symmetric else np.zeros((self.shape.cols, v.shape[1]))
 
-    def _add(self, below: Matrix, right: Matrix, number: int, tile: Matrix, v: Matrix, w: Matrix) -> None:
+    def _add(
+        self, below: Matrix, right: Matrix, number: int, tile: Matrix, v: Matrix, w: Matrix
+    ) -> None:
         i, j = self.shape.tiles[number]
-        # Products in float64 of entries in float32: rounding of the vectors would end the convergence early.
+        # Products in float64 of entries in float32: rounding of the vectors would end the
+        # convergence early.
         entries = tile.astype(np.float64, copy=False)
         below[i : i + TILE] += entries @ v[j : j + TILE]
         if not (self.shape.symmetric and i == j):

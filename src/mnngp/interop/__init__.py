@@ -1,4 +1,6 @@
-"""Kernels of this library for other libraries; each module needs that library, and nothing else imports it."""
+"""Kernels of this library for other libraries; each module needs that library, and nothing else
+imports it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The compiled recursion over matrices, forward and backward.
 
-Forward is the core's. Backward takes the derivative of a number in the kernel to those in the cosines and in what each point has
-(scale, a, p, r): the adjoint of ``strips.advance``. A strip goes through the layers once more while it is in cache, and back.
+Forward is the core's. Backward takes the derivative of a number in the kernel to those in the
+cosines and in what each point has (scale, a, p, r): the adjoint of ``strips.advance``. A strip goes
+through the layers once more while it is in cache, and back.
 """
 
 from __future__ import annotations
@@ -18,18 +19,53 @@ from mnngp.kernels.strips import Array, Program, Tables
 
 @compiled
 def push(
-    cosines: Array, out: Array, batch_first: int, batch_last: int, first: int, last: int, symmetric: bool, tangent: bool,
-    program: Program, row_points: Array, rows: Tables, row_scale: Array, col_points: Array, cols: Tables, col_scale: Array,
+    cosines: Array,
+    out: Array,
+    batch_first: int,
+    batch_last: int,
+    first: int,
+    last: int,
+    symmetric: bool,
+    tangent: bool,
+    program: Program,
+    row_points: Array,
+    rows: Tables,
+    row_scale: Array,
+    col_points: Array,
+    cols: Tables,
+    col_scale: Array,
     refine: Any,
-) -> None:  # fmt: skip
-    """Some rows of some kernel matrices; of symmetric ones what is left of the diagonal, and its mirror image."""
+) -> None:
+    """Some rows of some kernel matrices; of symmetric ones what is left of the diagonal, and its
+    mirror image.
+    """
     for k in range(batch_first, batch_last):
         recursion.transform(
-            cosines[k], cosines[k, :0], out[k], first, last, 0, last if symmetric else out.shape[2], 0, 0,
-            recursion.LEFT if symmetric else recursion.ALL, symmetric, True, False, True, tangent, program,
-            Tables(rows.a[k], rows.p[k], rows.r[k], rows.deviation[k]), Tables(cols.a[k], cols.p[k], cols.r[k], cols.deviation[k]),
-            row_scale[k], col_scale[k], out.dtype.type(2.0), row_points[k], col_points[k], refine,
-        )  # fmt: skip
+            cosines[k],
+            cosines[k, :0],
+            out[k],
+            first,
+            last,
+            0,
+            last if symmetric else out.shape[2],
+            0,
+            0,
+            recursion.LEFT if symmetric else recursion.ALL,
+            symmetric,
+            True,
+            False,
+            True,
+            tangent,
+            program,
+            Tables(rows.a[k], rows.p[k], rows.r[k], rows.deviation[k]),
+            Tables(cols.a[k], cols.p[k], cols.r[k], cols.deviation[k]),
+            row_scale[k],
+            col_scale[k],
+            out.dtype.type(2.0),
+            row_points[k],
+            col_points[k],
+            refine,
+        )
 
 
 @compiled
@@ -50,12 +86,25 @@ def total(values: Array) -> Any:
 
 @compiled
 def pull_step(
-    ai: Any, pi: Any, ri: Any, a: Array, p: Array, r: Array, value: Array, slope: Array, gu: Array,
-    in_a: Array, in_p: Array, in_r: Array, work: Array,
-) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Back through ``u' = (p_i - p_j)² + (r_i - r_j)² + a_i a_j E(u)``: from the derivative in u' to that in u, in place.
+    ai: Any,
+    pi: Any,
+    ri: Any,
+    a: Array,
+    p: Array,
+    r: Array,
+    value: Array,
+    slope: Array,
+    gu: Array,
+    in_a: Array,
+    in_p: Array,
+    in_r: Array,
+    work: Array,
+) -> tuple[Any, Any, Any]:
+    """Back through ``u' = (p_i - p_j)² + (r_i - r_j)² + a_i a_j E(u)``: from the derivative in u'
+    to that in u, in place.
 
-    Those of the columns are added to ``in_a``, ``in_p`` and ``in_r``, those of the row are returned.
+    Those of the columns are added to ``in_a``, ``in_p`` and ``in_r``, those of the row are
+    returned.
     """
     two = gu.dtype.type(2.0)
     width = gu.shape[0]
@@ -79,9 +128,20 @@ def pull_step(
 
 @compiled
 def pull_tangent(
-    ai: Any, a: Array, u: Array, slope: Array, bend: Array, t: Array, gu: Array, gt: Array, in_a: Array, work: Array
+    ai: Any,
+    a: Array,
+    u: Array,
+    slope: Array,
+    bend: Array,
+    t: Array,
+    gu: Array,
+    gt: Array,
+    in_a: Array,
+    work: Array,
 ) -> Any:
-    """Back through ``a_i a_j P(u) t``, a term of t': adds to the derivative in u and takes gt to that in t, in place."""
+    """Back through ``a_i a_j P(u) t``, a term of t': adds to the derivative in u and takes gt to
+    that in t, in place.
+    """
     one = u.dtype.type(1.0)
     zero = u.dtype.type(0.0)
     eps = u.dtype.type(np.finfo(u.dtype).eps)
@@ -100,10 +160,21 @@ def pull_tangent(
 
 @compiled
 def pull_scale(
-    pull: Array, k: int, i: int, left: int, symmetric: bool, mine: Any, theirs: Array, t: Array, gu: Array, gt: Array,
-    in_scale: Array, work: Array,
-) -> Any:  # fmt: skip
-    """Back through ``K = scale_i scale_j t``, in which the distances' t is 1 - 2u: to the derivatives in t and in u.
+    pull: Array,
+    k: int,
+    i: int,
+    left: int,
+    symmetric: bool,
+    mine: Any,
+    theirs: Array,
+    t: Array,
+    gu: Array,
+    gt: Array,
+    in_scale: Array,
+    work: Array,
+) -> Any:
+    """Back through ``K = scale_i scale_j t``, in which the distances' t is 1 - 2u: to the
+    derivatives in t and in u.
 
     Of a symmetric matrix an entry stands for its mirror image too; one on the diagonal for itself.
     """
@@ -125,18 +196,40 @@ def pull_scale(
 
 @compiled
 def push_strip(
-    program: Program, tangent: bool, k: int, i: int, left: int, rows: Tables, cols: Tables,
-    us: Array, ts: Array, values: Array, slopes: Array, bends: Array, buffer: Array,
-) -> None:  # fmt: skip
-    """Take a strip through the layers and keep all of the way: u and t before and behind each, and its E, P and P'."""
+    program: Program,
+    tangent: bool,
+    k: int,
+    i: int,
+    left: int,
+    rows: Tables,
+    cols: Tables,
+    us: Array,
+    ts: Array,
+    values: Array,
+    slopes: Array,
+    bends: Array,
+    buffer: Array,
+) -> None:
+    """Take a strip through the layers and keep all of the way: u and t before and behind each, and
+    its E, P and P'.
+    """
     one = us.dtype.type(1.0)
     two = us.dtype.type(2.0)
     width = us.shape[1]
     for step in range(program.kind.shape[0]):
         value, slope, u, t = values[step], slopes[step], us[step + 1], ts[step + 1]
         strips.homogeneous_values(
-            program, step, us[step], 2 if tangent else 1, value, slope, bends[step], buffer[0], buffer[1], buffer[2]
-        )  # fmt: skip
+            program,
+            step,
+            us[step],
+            2 if tangent else 1,
+            value,
+            slope,
+            bends[step],
+            buffer[0],
+            buffer[1],
+            buffer[2],
+        )
         ai, pi, ri = rows.a[k, step, i], rows.p[k, step, i], rows.r[k, step, i]
         a, p, r = cols.a[k, step, left:], cols.p[k, step, left:], cols.r[k, step, left:]
         for j in range(width):
@@ -151,12 +244,28 @@ def push_strip(
 
 @compiled
 def pull_back(
-    cosines: Array, pull: Array, out: Array, batch_first: int, batch_last: int, first: int, last: int,
-    symmetric: bool, tangent: bool, program: Program,
-    row_points: Array, rows: Tables, row_scale: Array, col_points: Array, cols: Tables, col_scale: Array, refine: Any,
-    of_rows: Array, of_cols: Array,
-) -> None:  # fmt: skip
-    """From the derivatives in some rows of kernels, ``pull``, to those in cosines, ``out``, and in scale, a, p, r of the points.
+    cosines: Array,
+    pull: Array,
+    out: Array,
+    batch_first: int,
+    batch_last: int,
+    first: int,
+    last: int,
+    symmetric: bool,
+    tangent: bool,
+    program: Program,
+    row_points: Array,
+    rows: Tables,
+    row_scale: Array,
+    col_points: Array,
+    cols: Tables,
+    col_scale: Array,
+    refine: Any,
+    of_rows: Array,
+    of_cols: Array,
+) -> None:
+    """From the derivatives in some rows of kernels, ``pull``, to those in cosines, ``out``, and in
+    scale, a, p, r of the points.
 
     Of symmetric matrices only the lower triangle is looked at, and carries the derivatives of both.
     """
@@ -175,26 +284,69 @@ def pull_back(
                 us, ts, values = way[0, :, :width], way[1, :, :width], way[2, :, :width]
                 slopes, bends = way[3, :, :width], way[4, :, :width]
                 work, gu, gt = buffer[2, :width], buffer[3, :width], buffer[4, :width]
-                recursion.distances(cosines[k, i, left:right], i, left, row_points[k], col_points[k], refine, us[0])
-                push_strip(program, tangent, k, i, left, rows, cols, us, ts, values, slopes, bends, buffer[:3, :width])
+                recursion.distances(
+                    cosines[k, i, left:right], i, left, row_points[k], col_points[k], refine, us[0]
+                )
+                push_strip(
+                    program,
+                    tangent,
+                    k,
+                    i,
+                    left,
+                    rows,
+                    cols,
+                    us,
+                    ts,
+                    values,
+                    slopes,
+                    bends,
+                    buffer[:3, :width],
+                )
                 of_rows[k, 0, i] += pull_scale(
-                    pull, k, i, left, symmetric, row_scale[k, i], col_scale[k, left:right], ts[steps], gu, gt,
-                    of_cols[k, 0, left:right], work,
-                )  # fmt: skip
+                    pull,
+                    k,
+                    i,
+                    left,
+                    symmetric,
+                    row_scale[k, i],
+                    col_scale[k, left:right],
+                    ts[steps],
+                    gu,
+                    gt,
+                    of_cols[k, 0, left:right],
+                    work,
+                )
                 for step in range(steps - 1, -1, -1):
                     ai, a = rows.a[k, step, i], cols.a[k, step, left:right]
                     row = 1 + 3 * step
-                    in_a, in_p, in_r = of_cols[k, row, left:right], of_cols[k, row + 1, left:right], of_cols[k, row + 2, left:right]
+                    in_a, in_p, in_r = (
+                        of_cols[k, row, left:right],
+                        of_cols[k, row + 1, left:right],
+                        of_cols[k, row + 2, left:right],
+                    )
                     in_row = of_rows[k, row : row + 3, i]
                     of_a, of_p, of_r = pull_step(
-                        ai, rows.p[k, step, i], rows.r[k, step, i], a, cols.p[k, step, left:right], cols.r[k, step, left:right],
-                        values[step], slopes[step], gu, in_a, in_p, in_r, work,
-                    )  # fmt: skip
+                        ai,
+                        rows.p[k, step, i],
+                        rows.r[k, step, i],
+                        a,
+                        cols.p[k, step, left:right],
+                        cols.r[k, step, left:right],
+                        values[step],
+                        slopes[step],
+                        gu,
+                        in_a,
+                        in_p,
+                        in_r,
+                        work,
+                    )
                     in_row[0] += of_a
                     in_row[1] += of_p
                     in_row[2] += of_r
                     if tangent:
-                        in_row[0] += pull_tangent(ai, a, us[step], slopes[step], bends[step], ts[step], gu, gt, in_a, work)
+                        in_row[0] += pull_tangent(
+                            ai, a, us[step], slopes[step], bends[step], ts[step], gu, gt, in_a, work
+                        )
                         if step > 0:  # behind every step t is 1 - 2u and more
                             for j in range(width):
                                 gu[j] -= two * gt[j]

@@ -1,8 +1,10 @@
-"""The kernel matrix on a CPU by the core's compiled loop, and its first derivatives by that of ``adjoint``.
+"""The kernel matrix on a CPU by the core's compiled loop, and its first derivatives by that of
+``adjoint``.
 
-PyTorch's own operations pass over the whole matrix some fifty times a layer. Here all layers of a strip run while it is in cache,
-and only the cosines are kept for the way back, whatever the depth. What this cannot do (second derivatives, other devices,
-``torch.func``) goes to ``recursion.matrix``, which computes the same.
+PyTorch's own operations pass over the whole matrix some fifty times a layer. Here all layers of a
+strip run while it is in cache, and only the cosines are kept for the way back, whatever the depth.
+What this cannot do (second derivatives, other devices, ``torch.func``) goes to
+``recursion.matrix``, which computes the same.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from mnngp.kernels.recursion import REFINE
 from mnngp.kernels.strips import Program, Tables
 
 _TASK = 64  # rows a thread takes at a time
-# The work at a layer of a pair, in what ``threads`` counts: threads are started for more than some milliseconds' work.
+# The work at a layer of a pair, in what ``threads`` counts: threads are started for more than some
+# milliseconds' work.
 _FORWARD, _BACKWARD = 0.3, 1.0
 Place = tuple[int, int, int, int]  # batches from, to, and rows from, to
 
@@ -40,13 +43,21 @@ def same_points(x1: Tensor, x2: Tensor) -> bool:
     """
     if x1 is x2:
         return True
-    if x1.requires_grad or x2.requires_grad or x1.shape != x2.shape or x1.dtype != x2.dtype or autograd.transformed():
+    if (
+        x1.requires_grad
+        or x2.requires_grad
+        or x1.shape != x2.shape
+        or x1.dtype != x2.dtype
+        or autograd.transformed()
+    ):
         return False
     return bool(torch.equal(x1, x2))
 
 
 def matrix(rows: Points, cols: Points, rank: int, *, tangent: bool) -> Tensor:
-    """The kernel matrix (..., n, m). ``cols`` that is the same object as ``rows`` makes it exactly symmetric."""
+    """The kernel matrix (..., n, m). ``cols`` that is the same object as ``rows`` makes it exactly
+    symmetric.
+    """
     symmetric = cols is rows
     if rows.scale.shape[:-1] != cols.scale.shape[:-1]:
         batch = torch.broadcast_shapes(rows.scale.shape[:-1], cols.scale.shape[:-1])
@@ -78,13 +89,16 @@ class Recursion(Function):  # type: ignore[misc]
         out = torch.empty_like(cosines)
         mine = _arrays(rows, tangent)
         theirs = mine if symmetric else _arrays(cols, tangent)
-        values, result = (autograd.flat(part, len(rows.scale.shape[:-1])) for part in (cosines, out))
+        values, result = (
+            autograd.flat(part, len(rows.scale.shape[:-1])) for part in (cosines, out)
+        )
         program = _program(rank, rows.a.shape[-2], values.dtype, tangent, 0)
         refine = _refine(values.dtype)
         across = theirs[0].swapaxes(1, 2)
 
         def task(place: Place) -> None:
-            # Not by PyTorch for the whole matrix: its idle threads spin for a while, and would take the cores from ours.
+            # Not by PyTorch for the whole matrix: its idle threads spin for a while, and would take
+            # the cores from ours.
             some, here = slice(*place[:2]), slice(*place[2:])
             np.matmul(mine[0][some, here], across[some], out=values[some, here])
             push(values, result, *place, symmetric, tangent, program, *mine, *theirs, refine)
@@ -100,18 +114,40 @@ class Recursion(Function):  # type: ignore[misc]
         rank, tangent, symmetric = ctx.settings
         with torch.autocast("cpu", enabled=False):  # as on the way forward
             if autograd.again([gradient]):
-                return None, None, None, *autograd.derivatives(
-                    lambda *parts: recursion.matrix(Points(*parts[:5]), Points(*parts[5:]), rank, tangent=tangent),
-                    points, [gradient], ctx.needs_input_grad[3:],
-                )  # fmt: skip
+                return (
+                    None,
+                    None,
+                    None,
+                    *autograd.derivatives(
+                        lambda *parts: recursion.matrix(
+                            Points(*parts[:5]), Points(*parts[5:]), rank, tangent=tangent
+                        ),
+                        points,
+                        [gradient],
+                        ctx.needs_input_grad[3:],
+                    ),
+                )
             rows, cols = Points(*points[:5]), Points(*points[5:])
-            return None, None, None, *_pulled_back(cosines, gradient, rows, cols, rank, tangent, symmetric)
+            return (
+                None,
+                None,
+                None,
+                *_pulled_back(cosines, gradient, rows, cols, rank, tangent, symmetric),
+            )
 
 
 def _pulled_back(
-    cosines: Tensor, gradient: Tensor, rows: Points, cols: Points, rank: int, tangent: bool, symmetric: bool
+    cosines: Tensor,
+    gradient: Tensor,
+    rows: Points,
+    cols: Points,
+    rank: int,
+    tangent: bool,
+    symmetric: bool,
 ) -> tuple[Tensor, ...]:
-    """From the derivative in the kernel to those in directions, tables and scales, of the rows and then of the columns."""
+    """From the derivative in the kernel to those in directions, tables and scales, of the rows and
+    then of the columns.
+    """
     values, pull = (autograd.flat(part, len(rows.scale.shape[:-1])) for part in (cosines, gradient))
     depth, (batches, n, m) = rows.a.shape[-2], values.shape
     mine = _arrays(rows, tangent)
@@ -120,13 +156,24 @@ def _pulled_back(
     refine = _refine(values.dtype)
     steps, parts = len(program.kind), -(-n // _TASK)
     out = np.zeros_like(values)
-    # Of each side the derivatives in the scale, and in a, p and r of each step. Every task has sums over its own rows, so that
-    # the result does not depend on the threads.
+    # Of each side the derivatives in the scale, and in a, p and r of each step. Every task has sums
+    # over its own rows, so that the result does not depend on the threads.
     of_rows = np.zeros((batches, 3 * steps + 1, n), values.dtype)
     of_cols = np.zeros((batches, parts, 3 * steps + 1, m), values.dtype)
     _spread(
         lambda place: pull_back(
-            values, pull, out, *place, symmetric, tangent, program, *mine, *theirs, refine, of_rows, of_cols[:, place[2] // _TASK]
+            values,
+            pull,
+            out,
+            *place,
+            symmetric,
+            tangent,
+            program,
+            *mine,
+            *theirs,
+            refine,
+            of_rows,
+            of_cols[:, place[2] // _TASK],
         ),
         values,
         program,
@@ -138,13 +185,17 @@ def _pulled_back(
         (moves @ cols.direction, rows, of_rows),
         (moves.mT @ rows.direction, cols, of_cols.sum(axis=1)),
     ):
-        of_steps = torch.from_numpy(found[:, 1:]).reshape(*side.a.shape[:-2], steps, 3, side.a.shape[-1])
+        of_steps = torch.from_numpy(found[:, 1:]).reshape(
+            *side.a.shape[:-2], steps, 3, side.a.shape[-1]
+        )
         scale = torch.from_numpy(found[:, 0]).reshape(side.scale.shape)
         results += [direction, *of_steps[..., steps - depth :, :, :].unbind(dim=-2), scale]
     return tuple(results)
 
 
-def _spread(task: Callable[[Place], None], values: NDArray[Any], program: Program, effort: float) -> None:
+def _spread(
+    task: Callable[[Place], None], values: NDArray[Any], program: Program, effort: float
+) -> None:
     """Call ``task`` on shares of the work. Small batches are taken together."""
     batches, n, _ = values.shape
     if 0 in values.shape:
@@ -159,12 +210,17 @@ def _spread(task: Callable[[Place], None], values: NDArray[Any], program: Progra
 
 
 def _arrays(points: Points, tangent: bool) -> tuple[NDArray[Any], Tables, NDArray[Any]]:
-    """Directions, tables and scales. A tangent kernel begins with a step that leaves u alone and makes t of it, 1 - 2u."""
+    """Directions, tables and scales. A tangent kernel begins with a step that leaves u alone and
+    makes t of it, 1 - 2u.
+    """
     batch = len(points.scale.shape[:-1])
     direction, a, p, r, scale = (autograd.flat(part, batch) for part in points)
     if tangent:
         first = np.zeros_like(a[:, :1])
-        a, p, r = (np.concatenate([start, part], axis=1) for start, part in ((first + 1.0, a), (first, p), (first, r)))
+        a, p, r = (
+            np.concatenate([start, part], axis=1)
+            for start, part in ((first + 1.0, a), (first, p), (first, r))
+        )
     none = np.empty((len(a), 0, a.shape[2]), a.dtype)
     return direction, Tables(a, p, r, none), scale
 
@@ -185,4 +241,6 @@ def _program(rank: int, depth: int, dtype: np.dtype[Any], tangent: bool, order: 
 
 def _step(kind: int, profile: Profile, reach: float) -> Step:
     none = np.empty(0)
-    return Step(kind, none, none, none, none, profile.second_moment, profile.slope_at_one, reach, profile)
+    return Step(
+        kind, none, none, none, none, profile.second_moment, profile.slope_at_one, reach, profile
+    )

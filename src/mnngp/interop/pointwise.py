@@ -1,7 +1,8 @@
 """What the recursion needs of each point, and its first derivatives, by compiled loops.
 
-For some dozens of points, as in Bayesian optimisation, PyTorch's many small operations, and their way back, cost more than the
-whole kernel matrix. What this cannot do (second derivatives, other devices, ``torch.func``) goes to ``recursion.points``.
+For some dozens of points, as in Bayesian optimisation, PyTorch's many small operations, and their
+way back, cost more than the whole kernel matrix. What this cannot do (second derivatives, other
+devices, ``torch.func``) goes to ``recursion.points``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Pointwise(Function):  # type: ignore[misc]
     """From points and variances to directions, tables and scales."""
 
     @staticmethod
-    def forward(ctx: Any, rank: int, depth: int, x: Tensor, weight_var: Tensor, bias_var: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, rank: int, depth: int, x: Tensor, weight_var: Tensor, bias_var: Tensor
+    ) -> tuple[Tensor, ...]:
         ctx.settings = rank, depth
         ctx.save_for_backward(x, weight_var, bias_var)
         batch = torch.broadcast_shapes(x.shape[:-2], weight_var.shape[:-2], bias_var.shape[:-2])
@@ -51,34 +54,60 @@ class Pointwise(Function):  # type: ignore[misc]
         inputs = ctx.saved_tensors
         with torch.autocast("cpu", enabled=False):  # as on the way forward
             if autograd.again(gradients):
-                return None, None, *autograd.derivatives(
-                    lambda x, weight_var, bias_var: recursion.points(x, weight_var, bias_var, rank, depth),
-                    inputs, gradients, ctx.needs_input_grad[2:],
-                )  # fmt: skip
+                return (
+                    None,
+                    None,
+                    *autograd.derivatives(
+                        lambda x, weight_var, bias_var: recursion.points(
+                            x, weight_var, bias_var, rank, depth
+                        ),
+                        inputs,
+                        gradients,
+                        ctx.needs_input_grad[2:],
+                    ),
+                )
             batch = gradients[-1].shape[:-1]
             x, weight_var, bias_var = _arrays(batch, *inputs)
             direction, a, p, r, scale = (autograd.flat(part, len(batch)) for part in gradients)
             in_x, in_variances = np.empty_like(x), np.zeros((2, len(x)))
             moment = recursion.profile(rank).second_moment
-            pull_back(x, weight_var, bias_var, moment, direction, a, p, r, scale, in_x, in_variances)
+            pull_back(
+                x, weight_var, bias_var, moment, direction, a, p, r, scale, in_x, in_variances
+            )
             found = in_x.reshape(*batch, *in_x.shape[1:]), *in_variances.reshape(2, *batch, 1, 1)
             # What several batches share has the sum of their derivatives.
             return (
                 None,
                 None,
-                *(torch.from_numpy(one).to(part.dtype).sum_to_size(part.shape) for one, part in zip(found, inputs, strict=True)),
+                *(
+                    torch.from_numpy(one).to(part.dtype).sum_to_size(part.shape)
+                    for one, part in zip(found, inputs, strict=True)
+                ),
             )
 
 
-def _arrays(batch: torch.Size, x: Tensor, weight_var: Tensor, bias_var: Tensor) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _arrays(
+    batch: torch.Size, x: Tensor, weight_var: Tensor, bias_var: Tensor
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Points (batches, n, d) and variances (batches,)."""
-    w, b = (autograd.flat(part[..., 0, 0].double().expand(batch), len(batch)) for part in (weight_var, bias_var))
+    w, b = (
+        autograd.flat(part[..., 0, 0].double().expand(batch), len(batch))
+        for part in (weight_var, bias_var)
+    )
     return autograd.flat(x.expand(*batch, *x.shape[-2:]), len(batch)), w, b
 
 
 @compiled
 def push(
-    x: Array, weight_var: Array, bias_var: Array, moment: float, direction: Array, a: Array, p: Array, r: Array, scale: Array
+    x: Array,
+    weight_var: Array,
+    bias_var: Array,
+    moment: float,
+    direction: Array,
+    a: Array,
+    p: Array,
+    r: Array,
+    scale: Array,
 ) -> None:
     """The formulas of ``recursion.points``, in double precision."""
     d = x.shape[2]
@@ -109,12 +138,22 @@ def push(
 
 @compiled
 def pull_back(
-    x: Array, weight_var: Array, bias_var: Array, moment: float,
-    in_direction: Array, in_a: Array, in_p: Array, in_r: Array, in_scale: Array, in_x: Array, in_variances: Array,
-) -> None:  # fmt: skip
+    x: Array,
+    weight_var: Array,
+    bias_var: Array,
+    moment: float,
+    in_direction: Array,
+    in_a: Array,
+    in_p: Array,
+    in_r: Array,
+    in_scale: Array,
+    in_x: Array,
+    in_variances: Array,
+) -> None:
     """From the derivatives in what ``push`` finds to those in the points and the variances.
 
-    A point of variance zero (the zero point without biases) has a cone there: zero stands for its slopes, as they do not matter.
+    A point of variance zero (the zero point without biases) has a cone there: zero stands for its
+    slopes, as they do not matter.
     """
     d, depth = x.shape[2], in_a.shape[1]
     variances = np.empty(depth + 1)
@@ -141,7 +180,9 @@ def pull_back(
                 of_root_w += before * of_a
                 of_root_b += of_p
                 # deviation² = b + w M before²
-                of_variance = (of_deviation - (root_w * before * of_a + root_b * of_p) / deviation) / (2.0 * deviation)
+                of_variance = (
+                    of_deviation - (root_w * before * of_a + root_b * of_p) / deviation
+                ) / (2.0 * deviation)
                 of_b += of_variance
                 of_w += moment * variances[layer] * of_variance
                 of_deviation = root_w * of_a + 2.0 * before * (w * moment * of_variance)
@@ -149,13 +190,17 @@ def pull_back(
             deviation = math.sqrt(variances[0])
             first, along = float(in_direction[k, i, 0]) / deviation, 0.0
             for j in range(d):
-                along += float(in_direction[k, i, j + 1]) * (affine * x[k, i, j] / deviation)  # of the size of one, whatever x is
+                # of the size of one, whatever x is
+                along += float(in_direction[k, i, j + 1]) * (affine * x[k, i, j] / deviation)
             of_root_b += first
             of_root_w += along / root_w if w != 0.0 else 0.0
             of_variance = (of_deviation - (along + root_b * first) / deviation) / (2.0 * deviation)
             of_b += of_variance
             of_w += square / d * of_variance
             for j in range(d):
-                in_x[k, i, j] = affine * in_direction[k, i, j + 1] / deviation + 2.0 * w / d * of_variance * x[k, i, j]
+                in_x[k, i, j] = (
+                    affine * in_direction[k, i, j + 1] / deviation
+                    + 2.0 * w / d * of_variance * x[k, i, j]
+                )
         in_variances[0, k] = of_w + (of_root_w / (2.0 * root_w) if w != 0.0 else 0.0)
         in_variances[1, k] = of_b + (of_root_b / (2.0 * root_b) if b != 0.0 else 0.0)

@@ -8,8 +8,9 @@ and a pair carries the distance ``u = (1 - ρ)/2`` and, for a tangent kernel, ``
 
     u' = (p_i - p_j)² + (r_i - r_j)² + a_i a_j E(u),      t' = 1 - 2u' + a_i a_j P(u) t,
 
-with E half the fall of F_q from F_q(1), and P its slope, from the core's own series. Two things are not left to automatic
-differentiation, which finds 0 · ∞ at equal and at opposite points: E, whose slope is known to be P, and the first distance.
+with E half the fall of F_q from F_q(1), and P its slope, from the core's own series. Two things are
+not left to automatic differentiation, which finds 0 · ∞ at equal and at opposite points: E, whose
+slope is known to be P, and the first distance.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ _VALUE, _SLOPE, _BEND, _TURN = range(4)  # E and its derivatives in u: P, P' and
 class Points(NamedTuple):
     """What the recursion needs of each point; the layers stand in a dimension before the points."""
 
-    direction: Tensor  # (..., n, d + 1) z_i / |z_i| of z = (√b, √(w/d) x), with |z_i|² the variance before the first layer
+    # (..., n, d + 1) z_i / |z_i| of z = (√b, √(w/d) x), with |z_i|² the variance before the first
+    # layer
+    direction: Tensor
     a: Tensor  # (..., depth, n)
     p: Tensor
     r: Tensor
@@ -49,7 +52,8 @@ def profile(rank: int) -> Profile:
 
 
 def points(x: Tensor, weight_var: Tensor, bias_var: Tensor, rank: int, depth: int) -> Points:
-    """Take points (..., n, d) through the layers, each alone; the variances have two dimensions of size one at their end.
+    """Take points (..., n, d) through the layers, each alone; the variances have two dimensions of
+    size one at their end.
 
     The sum over layers gathers rounding errors: as in the core, it is in double precision.
     """
@@ -66,7 +70,8 @@ def points(x: Tensor, weight_var: Tensor, bias_var: Tensor, rank: int, depth: in
     direction = torch.cat([bias, affine], dim=-1) / root[..., None]
     layers = []
     for _ in range(depth):
-        deviation = variance / root  # not √v: its derivative is infinite for a zero point without bias
+        # not √v: its derivative is infinite for a zero point without bias
+        deviation = variance / root
         variance = b + w * moment * variance
         root = _root(variance)
         a = root_w * deviation / root
@@ -92,12 +97,17 @@ def matrix(rows: Points, cols: Points, rank: int, *, tangent: bool) -> Tensor:
     u = Distance.apply(rows.direction, cols.direction)
     t = 1.0 - 2.0 * u
     for layer in range(rows.a.shape[-2]):
-        mine, theirs = ([part[..., layer, :] for part in (side.a, side.p, side.r)] for side in (rows, cols))
+        mine, theirs = (
+            [part[..., layer, :] for part in (side.a, side.p, side.r)] for side in (rows, cols)
+        )
         both, apart_p, apart_r = (
             operation(one[..., :, None], other[..., None, :])
-            for operation, one, other in zip((torch.mul, torch.sub, torch.sub), mine, theirs, strict=True)
+            for operation, one, other in zip(
+                (torch.mul, torch.sub, torch.sub), mine, theirs, strict=True
+            )
         )
-        # For rank 2 and more no correlation behind a layer is negative: the far series is for the first layer.
+        # For rank 2 and more no correlation behind a layer is negative: the far series is for the
+        # first layer.
         far = layer == 0 or rank == 1
         fallen = Deficit.apply(u, _VALUE, rank, far)
         slope = Deficit.apply(u, _SLOPE, rank, far) if tangent else None
@@ -107,19 +117,24 @@ def matrix(rows: Points, cols: Points, rank: int, *, tangent: bool) -> Tensor:
 
 
 def _only_one_forward_mode() -> None:
-    """Refuse what PyTorch gets wrong for every ``autograd.Function``: in forward mode over forward mode its jvp is a constant."""
+    """Refuse what PyTorch gets wrong for every ``autograd.Function``: in forward mode over forward
+    mode its jvp is a constant.
+    """
     active = torch._C._functorch.get_interpreter_stack() or ()
     if sum(one.key() == torch._C._functorch.TransformType.Jvp for one in active) > 1:
         raise NotImplementedError(
-            "forward mode over forward mode, which PyTorch gets wrong here: for second derivatives take torch.func.hessian, "
+            "forward mode over forward mode, which PyTorch gets wrong here: for second derivatives "
+            "take torch.func.hessian, "
             "which is jacfwd(jacrev(f)), or jacrev(jacrev(f))"
         )
 
 
 class Distance(Function):  # type: ignore[misc]
-    """``u = (1 - z_i·z_j)/2`` of unit vectors, to full relative accuracy also where they nearly agree.
+    """``u = (1 - z_i·z_j)/2`` of unit vectors, to full relative accuracy also where they nearly
+    agree.
 
-    The derivative is that of the formula as it stands. Its part along z_i drops out where z_i is made a unit vector.
+    The derivative is that of the formula as it stands. Its part along z_i drops out where z_i is
+    made a unit vector.
     """
 
     @staticmethod
@@ -147,11 +162,17 @@ class Distance(Function):  # type: ignore[misc]
     @staticmethod
     def jvp(ctx: Any, rows_move: Tensor | None, cols_move: Tensor | None) -> Tensor:
         rows, cols = ctx.saved_tensors
-        moves = [-0.5 * (one @ other.mT) for one, other in ((rows_move, cols), (rows, cols_move)) if None not in (one, other)]  # type: ignore[union-attr]
+        moves = [
+            -0.5 * (one @ other.mT)
+            for one, other in ((rows_move, cols), (rows, cols_move))
+            if None not in (one, other)
+        ]  # type: ignore[union-attr]
         return sum(moves[1:], moves[0])
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, int | None], rows: Tensor, cols: Tensor) -> tuple[Tensor, int]:
+    def vmap(
+        info: Any, in_dims: tuple[int | None, int | None], rows: Tensor, cols: Tensor
+    ) -> tuple[Tensor, int]:
         both = [
             side.expand(info.batch_size, *side.shape) if dim is None else side.movedim(dim, 0)
             for side, dim in zip((rows, cols), in_dims[:2], strict=True)
@@ -162,8 +183,9 @@ class Distance(Function):  # type: ignore[misc]
 class Deficit(Function):  # type: ignore[misc]
     """E of a distance, or P, P' or P'': each is the derivative of the one before.
 
-    ``P'`` grows like 1/√u, but in second derivatives of the NNGP kernel it is multiplied by something of order u. Where u is below
-    the square of the rounding unit, the product is below rounding: zero stands for it. Only a tangent kernel needs ``P''``.
+    ``P'`` grows like 1/√u, but in second derivatives of the NNGP kernel it is multiplied by
+    something of order u. Where u is below the square of the rounding unit, the product is below
+    rounding: zero stands for it. Only a tangent kernel needs ``P''``.
     """
 
     generate_vmap_rule = True
@@ -172,7 +194,9 @@ class Deficit(Function):  # type: ignore[misc]
     def forward(u: Tensor, order: int, rank: int, far: bool) -> Tensor:
         if not u.is_cpu or u.numel() <= _CHUNK:
             return _evaluate(u, order, rank, far)
-        return torch.cat([_evaluate(part, order, rank, far) for part in u.reshape(-1).split(_CHUNK)]).reshape(u.shape)
+        return torch.cat(
+            [_evaluate(part, order, rank, far) for part in u.reshape(-1).split(_CHUNK)]
+        ).reshape(u.shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, int, int, bool], output: Tensor) -> None:
@@ -185,7 +209,8 @@ class Deficit(Function):  # type: ignore[misc]
         order, rank, far = ctx.settings
         if order == _TURN:
             raise NotImplementedError(
-                "no more derivatives of a MaxoutKernel are implemented: three of kind 'nngp', and two of kind 'ntk'"
+                "no more derivatives of a MaxoutKernel are implemented: three of kind 'nngp', and "
+                "two of kind 'ntk'"
             )
         (u,) = ctx.saved_tensors
         return Deficit.apply(u, order + 1, rank, far)
@@ -201,19 +226,25 @@ class Deficit(Function):  # type: ignore[misc]
 
 def _evaluate(u: Tensor, order: int, rank: int, far: bool) -> Tensor:
     """E, P, P' or P'', from the series in √u and, beyond u = ½, in √(1-u)."""
-    near_series, far_series, fall = _series(rank, order, _SETTINGS.get(u.dtype, _SETTINGS[torch.float32])[0])
+    near_series, far_series, fall = _series(
+        rank, order, _SETTINGS.get(u.dtype, _SETTINGS[torch.float32])[0]
+    )
     if not far:
         return _near(u, order, near_series)
     beyond = u > 0.5
-    rest = torch.where(beyond, (1.0 - u).clamp_min(0.0), 0.5)  # for rank 1, u may round to more than one
+    # for rank 1, u may round to more than one
+    rest = torch.where(beyond, (1.0 - u).clamp_min(0.0), 0.5)
     other = _near(rest, order, far_series)
-    # F(1) - F(ρ) is the whole fall less what is left of it; a derivative in u is one in 1 - u, with its sign changed.
+    # F(1) - F(ρ) is the whole fall less what is left of it; a derivative in u is one in 1 - u, with
+    # its sign changed.
     other = fall / 2.0 - other if order == _VALUE else -other if order == _BEND else other
     return torch.where(beyond, other, _near(torch.where(beyond, 0.5, u), order, near_series))
 
 
 def _near(u: Tensor, order: int, series: tuple[tuple[float, ...], ...]) -> Tensor:
-    """On one side, with s = √u: ``u G(s)``, ``P(s)``, ``P_s / 2s`` or ``(P_ss - P_s / s) / 4s²``."""
+    """On one side, with s = √u: ``u G(s)``, ``P(s)``, ``P_s / 2s`` or ``(P_ss - P_s / s) /
+    4s²``.
+    """
     s = u.sqrt()
     if order == _VALUE:
         return u * _clenshaw(s, series[0])
@@ -243,7 +274,13 @@ def _series(rank: int, order: int, tolerance: float) -> list[Any]:
     sides = []
     for side in (of.near, of.far) if order == _VALUE else (of.near_slope, of.far_slope):
         series = side.chopped(tolerance)
-        needed = [series] if order <= _SLOPE else [series.slope] if order == _BEND else [series.slope, series.slope.slope]
+        needed = (
+            [series]
+            if order <= _SLOPE
+            else [series.slope]
+            if order == _BEND
+            else [series.slope, series.slope.slope]
+        )
         sides.append(tuple(tuple(map(float, one.coefficients)) for one in needed))
     return [*sides, of.fall]
 

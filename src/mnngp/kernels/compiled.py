@@ -28,8 +28,9 @@ _SOURCES = _fingerprint()
 class _PackageCache(FunctionCache):  # type: ignore[misc]
     """Numba's disk cache, less two of its traps.
 
-    It notices a change of the file that a function stands in, but not of those that its callees stand in: after an update,
-    old code would run. And it lets a full or read-only disk end the call.
+    It notices a change of the file that a function stands in, but not of those that its callees
+    stand in: after an update, old code would run. And it lets a full or read-only disk end the
+    call.
     """
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
@@ -44,8 +45,8 @@ class _PackageCache(FunctionCache):  # type: ignore[misc]
 def compiled(function: _Function) -> _Function:
     """Compile ``function`` on first call, for the types that it is called with.
 
-    ``contract`` lets multiplications and additions be fused; no other liberty is taken with floating point: the order of
-    sums, zeros, infinities and NaN are as written.
+    ``contract`` lets multiplications and additions be fused; no other liberty is taken with
+    floating point: the order of sums, zeros, infinities and NaN are as written.
     """
     dispatcher = numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy")(function)
     with contextlib.suppress(RuntimeError):  # no folder can be written: compile in every process

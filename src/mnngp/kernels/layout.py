@@ -1,11 +1,13 @@
 """Where the entries of a kernel matrix stand in memory: as a whole matrix, or packed.
 
-LAPACK's rectangular full packed format keeps one triangle of a symmetric matrix, ``n (n+1)/2`` numbers, in a rectangle without
-gaps, such that each half of it is an ordinary matrix for BLAS (Gustavson et al., ACM TOMS 37(2), 2010). In C order, with
-``h = ⌈n/2⌉`` and ``e = 1`` if n is even or else 0, the rectangle R has h rows and ``n + e`` columns:
+LAPACK's rectangular full packed format keeps one triangle of a symmetric matrix, ``n (n+1)/2``
+numbers, in a rectangle without gaps, such that each half of it is an ordinary matrix for BLAS
+(Gustavson et al., ACM TOMS 37(2), 2010). In C order, with ``h = ⌈n/2⌉`` and ``e = 1`` if n is even
+or else 0, the rectangle R has h rows and ``n + e`` columns:
 
-    R[i, e + j] = A[i, j]                     for i < h, j ≥ i      the first rows, right of the diagonal
-    R[i, j]     = A[⌊n/2⌋ + i, h + j]         for h + j ≤ ⌊n/2⌋ + i    the last rows, left of the diagonal
+    R[i, e + j] = A[i, j]                     for i < h, j ≥ i      the first rows, right of the
+    diagonal R[i, j]     = A[⌊n/2⌋ + i, h + j]         for h + j ≤ ⌊n/2⌋ + i    the last rows, left
+    of the diagonal
 
 which is what LAPACK calls ``transr='N', uplo='L'`` of the same memory read by columns.
 """
@@ -22,7 +24,8 @@ from numpy.typing import NDArray
 from mnngp.kernels.recursion import ALL, LEFT, RIGHT
 
 Matrix = NDArray[Any]
-TASK = 192  # rows a thread takes at a time: enough for a matrix product at full speed, few enough to balance
+# rows a thread takes at a time: enough for a matrix product at full speed, few enough to balance
+TASK = 192
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,8 @@ class Panel:
     row_shift, col_shift : int
         What to add to a row or column for the number of its point.
     part : ALL, LEFT or RIGHT
-        Whether all entries are wanted, or only those left or right of the matrix's diagonal. What is on the other side of it
-        is not touched if ``guarded``, and may be overwritten if not.
+        Whether all entries are wanted, or only those left or right of the matrix's diagonal. What
+        is on the other side of it is not touched if ``guarded``, and may be overwritten if not.
     """
 
     first: int
@@ -59,9 +62,14 @@ class Panel:
         first, last = self.first + self.row_shift, self.last + self.row_shift
         begin, end = self.begin + self.col_shift, self.end + self.col_shift
         if not self.guarded:
-            np.matmul(rows[first:last], cols[begin:end].T, out=out[self.first : self.last, self.begin : self.end])
+            np.matmul(
+                rows[first:last],
+                cols[begin:end].T,
+                out=out[self.first : self.last, self.begin : self.end],
+            )
             return
-        # The square around the diagonal goes by way of a small matrix, the rest straight to its place.
+        # The square around the diagonal goes by way of a small matrix, the rest straight to its
+        # place.
         begin, end = (begin, first) if self.part == LEFT else (last, end)
         target = out[self.first : self.last, begin - self.col_shift : end - self.col_shift]
         if target.size:
@@ -74,11 +82,16 @@ class Panel:
 
 
 def whole(rows: int, cols: int, *, symmetric: bool) -> list[Panel]:
-    """The panels of an ordinary matrix; of a symmetric one the part left of the diagonal, which is then mirrored."""
-    starts = range(0, rows, TASK)[::-1]  # the last rows of a triangle are the longest: begin with them
+    """The panels of an ordinary matrix; of a symmetric one the part left of the diagonal, which is
+    then mirrored.
+    """
+    # the last rows of a triangle are the longest: begin with them
+    starts = range(0, rows, TASK)[::-1]
     ends = [min(start + TASK, rows) for start in starts]
     if symmetric:
-        return [Panel(start, end, 0, end, part=LEFT) for start, end in zip(starts, ends, strict=True)]
+        return [
+            Panel(start, end, 0, end, part=LEFT) for start, end in zip(starts, ends, strict=True)
+        ]
     return [Panel(start, end, 0, cols) for start, end in zip(starts, ends, strict=True)]
 
 

@@ -1,4 +1,6 @@
-"""Kernel matrices: the Gram matrix by BLAS, the layers by the compiled recursion, panel by panel and in place."""
+"""Kernel matrices: the Gram matrix by BLAS, the layers by the compiled recursion, panel by panel
+and in place.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,23 @@ def diagonal(network: Network, x: Points) -> Vector:
     return diagonal_values(network, points, scale_shift(network, points, normalized=False))
 
 
-def matrix(network: Network, x: Points, y: Points | None, *, normalized: bool = False) -> tuple[Matrix, float]:
-    """The kernel matrix; with ``normalized`` divided by its scale, whose logarithm is returned with it."""
+def matrix(
+    network: Network, x: Points, y: Points | None, *, normalized: bool = False
+) -> tuple[Matrix, float]:
+    """The kernel matrix; with ``normalized`` divided by its scale, whose logarithm is returned with
+    it.
+    """
     ((_, result, log_scale),) = matrices(network, x, y, [network.depth], normalized=normalized)
     return result, log_scale
 
 
 def matrices(
-    network: Network, x: Points, y: Points | None, depths: Sequence[int], *, normalized: bool = False
+    network: Network,
+    x: Points,
+    y: Points | None,
+    depths: Sequence[int],
+    *,
+    normalized: bool = False,
 ) -> Iterator[tuple[int, Matrix, float]]:
     """The kernel matrices of several depths (ascending), in one pass over the layers.
 
@@ -53,12 +64,16 @@ def matrices(
         yield depth, out, job.values.log_scale
 
 
-def correlations(network: Network, x: Points, y: Points | None = None, *, contraction: float = 1.0) -> Matrix:
-    """The correlations ``ρ_ij`` of the network's outputs, less their common part: ``1 - (1 - ρ_ij) / contraction``.
+def correlations(
+    network: Network, x: Points, y: Points | None = None, *, contraction: float = 1.0
+) -> Matrix:
+    """The correlations ``ρ_ij`` of the network's outputs, less their common part: ``1 - (1 - ρ_ij)
+    / contraction``.
 
-    With the contraction one they are the kernel divided by both standard deviations. A smaller one blows up the differences
-    between points that the network has moved close together, to full relative accuracy: with ``K_ij = s_i s_j ρ_ij`` (see
-    ``standard_deviations``) and κ the contraction, ``ρ = (1 - κ) + κ · correlations``. A point of variance zero has a zero row.
+    With the contraction one they are the kernel divided by both standard deviations. A smaller one
+    blows up the differences between points that the network has moved close together, to full
+    relative accuracy: with ``K_ij = s_i s_j ρ_ij`` (see ``standard_deviations``) and κ the
+    contraction, ``ρ = (1 - κ) + κ · correlations``. A point of variance zero has a zero row.
     """
     job = _Job(network, x, y, lambda points: correlation_values(network, points, contraction))
     ((_, out),) = job.results([network.depth])
@@ -66,13 +81,27 @@ def correlations(network: Network, x: Points, y: Points | None = None, *, contra
 
 
 def packed_correlations(
-    network: Network, x: Points, out: Matrix, *, contraction: float = 1.0, done: Callable[[float], object] | None = None
+    network: Network,
+    x: Points,
+    out: Matrix,
+    *,
+    contraction: float = 1.0,
+    done: Callable[[float], object] | None = None,
 ) -> None:
-    """The symmetric ``correlations``, in packed format (see ``layout``); ``done`` hears of each finished share of the work."""
+    """The symmetric ``correlations``, in packed format (see ``layout``); ``done`` hears of each
+    finished share of the work.
+    """
     if isinstance(x, Sphere) and network.dtype == np.float64:
         sphere.packed_correlations(network, x, out, contraction, done)
         return
-    job = _Job(network, x, None, lambda points: correlation_values(network, points, contraction), packed=out, done=done)
+    job = _Job(
+        network,
+        x,
+        None,
+        lambda points: correlation_values(network, points, contraction),
+        packed=out,
+        done=done,
+    )
     for _ in job.results([network.depth]):
         pass
 
@@ -96,7 +125,9 @@ def standard_deviations(network: Network, x: Points) -> Vector:
 
 @dataclass(frozen=True)
 class Values:
-    """How distances or tangents become the entries that are wanted: ``scale_i scale_j (1 - stretch u_ij)``, or with tangents."""
+    """How distances or tangents become the entries that are wanted: ``scale_i scale_j (1 - stretch
+    u_ij)``, or with tangents.
+    """
 
     scale: Vector
     stretch: float
@@ -121,12 +152,18 @@ class _Job:
         self.network, self.wanted, self.done = network, wanted, done
         self.symmetric = y is None
         self.rows, self.cols = x.directions, (x if y is None else y).directions
-        self.lengths = x.square_lengths if y is None else np.concatenate([x.square_lengths, y.square_lengths])
+        self.lengths = (
+            x.square_lengths if y is None else np.concatenate([x.square_lengths, y.square_lengths])
+        )
         self.row_part = slice(0, len(x))
         self.col_part = slice(0 if y is None else len(x), None)
         self.packed = packed is not None
         self.shape = (len(self.rows), len(self.cols)) if packed is None else packed.shape
-        self.panels = layout.packed(len(x)) if self.packed else layout.whole(*self.shape, symmetric=self.symmetric)
+        self.panels = (
+            layout.packed(len(x))
+            if self.packed
+            else layout.whole(*self.shape, symmetric=self.symmetric)
+        )
         self.state: Matrix | None = packed  # cosines, then distances
         self.fresh = True
         self.tangents = np.empty((0, 0), dtype=network.dtype)
@@ -149,10 +186,20 @@ class _Job:
                 emit = part is parts[-1] and self.wanted is not None
                 finished = emit and depth == depths[-1]
                 share = 1.0 / len(parts)
-                result = self.run(program, rows, cols, points if emit else None, raw=self.fresh, save=not finished, share=share)
+                result = self.run(
+                    program,
+                    rows,
+                    cols,
+                    points if emit else None,
+                    raw=self.fresh,
+                    save=not finished,
+                    share=share,
+                )
             yield depth, result
 
-    def by_shortcut(self, depths: Sequence[int], programs: Sequence[Program]) -> Iterator[tuple[int, Matrix]]:
+    def by_shortcut(
+        self, depths: Sequence[int], programs: Sequence[Program]
+    ) -> Iterator[tuple[int, Matrix]]:
         points, done = inputs(self.lengths), 0
         nothing = np.zeros((1, len(self.lengths)), dtype=self.network.dtype)
         unused = Tables(nothing, nothing, nothing, nothing[:0])
@@ -160,7 +207,18 @@ class _Job:
             for _ in walk(points, self.network.layers[done : depth + 1]):
                 pass
             done = depth + 1
-            yield depth, self.run(program, unused, unused, points, raw=True, save=depth != depths[-1], keep_cosines=True)
+            yield (
+                depth,
+                self.run(
+                    program,
+                    unused,
+                    unused,
+                    points,
+                    raw=True,
+                    save=depth != depths[-1],
+                    keep_cosines=True,
+                ),
+            )
 
     def run(
         self,
@@ -174,15 +232,20 @@ class _Job:
         keep_cosines: bool = False,
         share: float = 1.0,
     ) -> Matrix:
-        """One pass over the matrix, panel by panel; with ``points`` (behind these steps) it writes what is wanted.
+        """One pass over the matrix, panel by panel; with ``points`` (behind these steps) it writes
+        what is wanted.
 
         ``save``: the working memory is needed again.
         """
         network, emit = self.network, points is not None
         scale, stretch = np.zeros(len(self.lengths), dtype=network.dtype), network.dtype.type(2.0)
         if points is not None and self.wanted is not None:
-            self.values = self.wanted(points)  # before any heavy work: a kernel that does not fit its type is an error
-            scale, stretch = self.values.scale.astype(network.dtype), network.dtype.type(self.values.stretch)
+            # before any heavy work: a kernel that does not fit its type is an error
+            self.values = self.wanted(points)
+            scale, stretch = (
+                self.values.scale.astype(network.dtype),
+                network.dtype.type(self.values.stretch),
+            )
         fresh, self.fresh = self.fresh, False
         if self.state is None:
             self.state = np.empty(self.shape, dtype=network.dtype)
@@ -198,10 +261,31 @@ class _Job:
             if fresh:
                 panel.gram(self.rows, self.cols, state)
             recursion.transform(
-                state, self.tangents, out, panel.first, panel.last, panel.begin, panel.end, panel.row_shift, panel.col_shift,
-                panel.part, mirror, raw, save and not keep_cosines, emit, network.tangent,
-                program, rows, cols, scale[self.row_part], scale[self.col_part], stretch, self.rows, self.cols, refine,
-            )  # fmt: skip
+                state,
+                self.tangents,
+                out,
+                panel.first,
+                panel.last,
+                panel.begin,
+                panel.end,
+                panel.row_shift,
+                panel.col_shift,
+                panel.part,
+                mirror,
+                raw,
+                save and not keep_cosines,
+                emit,
+                network.tangent,
+                program,
+                rows,
+                cols,
+                scale[self.row_part],
+                scale[self.col_part],
+                stretch,
+                self.rows,
+                self.cols,
+                refine,
+            )
             if self.done is not None:
                 self.done(share * panel.size / total)
 
@@ -232,10 +316,13 @@ def _split(layers: tuple[Layer, ...], points: int) -> list[tuple[Layer, ...]]:
 
 
 def _collapsed(network: Network, lengths: Vector, depths: Sequence[int]) -> list[Program] | None:
-    """One program a depth if all points see the same function of the distance: equal lengths, or no bias anywhere."""
+    """One program a depth if all points see the same function of the distance: equal lengths, or no
+    bias anywhere.
+    """
     equal = np.ptp(lengths) <= 16.0 * np.finfo(network.dtype).eps * lengths.max()
     scale_free = all(
-        layer.bias_var == 0.0 and (layer.activation is None or layer.activation.homogeneous) for layer in network.layers
+        layer.bias_var == 0.0 and (layer.activation is None or layer.activation.homogeneous)
+        for layer in network.layers
     )
     if not (equal or scale_free) or not lengths.any():
         return None
@@ -253,7 +340,13 @@ def kernel_values(network: Network, points: Diagonal, *, normalized: bool) -> Va
     """The kernel itself, or divided by its scale."""
     shift = scale_shift(network, points, normalized)
     scale = np.sqrt(points.variance) * 2.0 ** (points.exponent - shift)
-    return Values(scale, 2.0, diagonal_values(network, points, shift), True, shift * math.log(4.0) if normalized else 0.0)
+    return Values(
+        scale,
+        2.0,
+        diagonal_values(network, points, shift),
+        True,
+        shift * math.log(4.0) if normalized else 0.0,
+    )
 
 
 def correlation_values(network: Network, points: Diagonal, contraction: float) -> Values:
@@ -264,26 +357,36 @@ def correlation_values(network: Network, points: Diagonal, contraction: float) -
 
 
 def scale_shift(network: Network, points: Diagonal, normalized: bool) -> int:
-    """The power of four that a normalised kernel is divided by; zero, or an error, for a plain one."""
+    """The power of four that a normalised kernel is divided by; zero, or an error, for a plain
+    one.
+    """
     limits = np.finfo(network.dtype)
-    variance, tangent = float(points.variance.max()), float(points.tangent.max()) if network.tangent else 1.0
+    variance, tangent = (
+        float(points.variance.max()),
+        float(points.tangent.max()) if network.tangent else 1.0,
+    )
     if variance == 0.0:
         return 0
     if not tangent < float(limits.max) / 16.0:
         raise ScaleError(
-            f"the tangent kernel at depth {network.depth} is so much larger than the covariance that {network.dtype} cannot hold "
+            f"the tangent kernel at depth {network.depth} is so much larger than the covariance "
+            f"that {network.dtype} cannot hold "
             "their ratio: choose a smaller weight_var or depth"
         )
-    (mantissa, first), (other, second) = math.frexp(variance), math.frexp(tangent)  # their product may overflow
+    # their product may overflow
+    (mantissa, first), (other, second) = math.frexp(variance), math.frexp(tangent)
     power = points.exponent + (first + second + math.frexp(mantissa * other)[1]) // 2
     if normalized:
         return power
     if not limits.minexp < 2 * power - 2 <= 2 * power + 1 < limits.maxexp:
         raise ScaleError(
-            f"the kernel is about 1e{2.0 * power * math.log10(2.0):.0f} at depth {network.depth}, which {network.dtype} cannot "
-            "hold: choose weight_var nearer the activation's critical_weight_var or a smaller depth, "
+            f"the kernel is about 1e{2.0 * power * math.log10(2.0):.0f} at depth {network.depth}, "
+            f"which {network.dtype} cannot "
+            "hold: choose weight_var nearer the activation's critical_weight_var or a smaller "
+            "depth, "
             + ("use dtype='float64', " if network.dtype == np.float32 else "")
-            + "or scale the features to the size of one (an estimator does with normalize='standard'). The kernel alone can be had "
+            + "or scale the features to the size of one (an estimator does with "
+            "normalize='standard'). The kernel alone can be had "
             "without its scale: kernel.normalized(X) returns it, and the scale's logarithm"
         )
     return 0

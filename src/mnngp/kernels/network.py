@@ -39,9 +39,11 @@ class DeepKernel(Kernel):  # type: ignore[misc]
 
     @abstractmethod
     def _activations(self, depth: int | None = None) -> tuple[Activation, ...]:
-        """The activations of the network, or of one of another depth; raises where there is no such."""
+        """The activations of the network, or of one of another depth; raises where there is no
+        such.
+        """
 
-    # --- evaluation -------------------------------------------------------------------------------------------------
+    # --- evaluation -------------------------------------------------------------------------------
 
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         """The kernel matrix of ``X`` with ``Y`` (with itself if Y is None).
@@ -53,7 +55,8 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         Y : array (m, d), optional
             Other points.
         eval_gradient : bool
-            Whether to return the derivative in ``theta`` (logarithms of the free variances) as well. Only for ``Y = None``.
+            Whether to return the derivative in ``theta`` (logarithms of the free variances) as
+            well. Only for ``Y = None``.
 
         Returns
         -------
@@ -62,7 +65,9 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         """
         network = self._network()
         if eval_gradient and Y is not None:
-            raise InputError("eval_gradient=True needs Y=None: the gradient is that of the symmetric matrix k(X)")
+            raise InputError(
+                "eval_gradient=True needs Y=None: the gradient is that of the symmetric matrix k(X)"
+            )
         x, y = self._points(X, Y)
         if eval_gradient:
             from mnngp.kernels.gradient import matrix_and_gradient
@@ -80,7 +85,9 @@ class DeepKernel(Kernel):  # type: ignore[misc]
 
         return diagonal(network, x)
 
-    def path(self, X: Any, Y: Any = None, depths: Sequence[int] | None = None) -> Iterator[tuple[int, Matrix]]:
+    def path(
+        self, X: Any, Y: Any = None, depths: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, Matrix]]:
         """Kernel matrices of several depths, in one pass over the layers.
 
         Parameters
@@ -96,9 +103,16 @@ class DeepKernel(Kernel):  # type: ignore[misc]
             The matrix is the caller's to keep or change.
         """
         own = len(self._activations())
-        if depths is not None and (not isinstance(depths, Sequence | np.ndarray | range) or isinstance(depths, str)):
+        if depths is not None and (
+            not isinstance(depths, Sequence | np.ndarray | range) or isinstance(depths, str)
+        ):
             raise InputError(f"depths must be a sequence of positive integers, got {depths!r}")
-        wanted = sorted({checks.positive_int("depths", depth) for depth in (range(1, own + 1) if depths is None else depths)})
+        wanted = sorted(
+            {
+                checks.positive_int("depths", depth)
+                for depth in (range(1, own + 1) if depths is None else depths)
+            }
+        )
         if not wanted:
             raise InputError("depths must hold at least one positive integer, got none")
         network = self._network(wanted[-1])
@@ -110,8 +124,9 @@ class DeepKernel(Kernel):  # type: ignore[misc]
     def normalized(self, X: Any, Y: Any = None) -> tuple[Matrix, float]:
         """The kernel matrix without its scale: ``k(X, Y) = exp(log_scale) · K``.
 
-        For kernels that do not fit their floating point type (great depth far from the critical weight variance). The largest
-        entry of K's diagonal is between ½ and 2, and a posterior mean with a noise that is relative to the scale is the same.
+        For kernels that do not fit their floating point type (great depth far from the critical
+        weight variance). The largest entry of K's diagonal is between ½ and 2, and a posterior mean
+        with a noise that is relative to the scale is the same.
 
         Returns
         -------
@@ -124,7 +139,7 @@ class DeepKernel(Kernel):  # type: ignore[misc]
 
         return matrix(network, x, y, normalized=True)
 
-    # --- the scikit-learn protocol ----------------------------------------------------------------------------------
+    # --- the scikit-learn protocol ----------------------------------------------------------------
 
     def is_stationary(self) -> bool:
         """Whether the kernel depends on differences of points only: it does not."""
@@ -137,7 +152,11 @@ class DeepKernel(Kernel):  # type: ignore[misc]
     @property
     def hyperparameter_bias_var(self) -> Hyperparameter:
         # A bias variance of zero has no logarithm: it stays what it is.
-        return _hyperparameter("bias_var", self.bias_var, "fixed" if np.any(np.equal(self.bias_var, 0.0)) else self.bias_var_bounds)
+        return _hyperparameter(
+            "bias_var",
+            self.bias_var,
+            "fixed" if np.any(np.equal(self.bias_var, 0.0)) else self.bias_var_bounds,
+        )
 
     def __repr__(self) -> str:
         parameters = self.get_params()
@@ -147,7 +166,8 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"
 
     def _bounds_that_fit(self) -> Any:
-        """The bounds of weight_var, less where a deep kernel overflows: an optimiser that walks there would end in an error.
+        """The bounds of weight_var, less where a deep kernel overflows: an optimiser that walks
+        there would end in an error.
 
         A kernel grows by at most ``weight_var · E φ²`` a layer.
         """
@@ -161,7 +181,7 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         pairs[..., 1] = np.maximum(np.minimum(pairs[..., 1], largest), pairs[..., 0])
         return pairs
 
-    # --- from parameters to the engine ------------------------------------------------------------------------------
+    # --- from parameters to the engine ------------------------------------------------------------
 
     def _network(self, depth: int | None = None) -> Network:
         """Check all parameters and put the network together."""
@@ -176,11 +196,19 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         if len(activations) > own:
             if np.ndim(self.weight_var) or np.ndim(self.bias_var):
                 raise InputError(
-                    f"depths must be at most {own}, for which weight_var and bias_var have values, got {len(activations)}"
+                    f"depths must be at most {own}, for which weight_var and bias_var have values, "
+                    f"got {len(activations)}"
                 )
-            weights, biases = np.full(len(activations) + 1, weights[0]), np.full(len(activations) + 1, biases[0])
+            weights, biases = (
+                np.full(len(activations) + 1, weights[0]),
+                np.full(len(activations) + 1, biases[0]),
+            )
         layers = zip((None, *activations), weights, biases, strict=False)
-        return Network(tuple(Layer(activation, float(w), float(b)) for activation, w, b in layers), kind == "ntk", dtype)
+        return Network(
+            tuple(Layer(activation, float(w), float(b)) for activation, w, b in layers),
+            kind == "ntk",
+            dtype,
+        )
 
     def _points(self, X: Any, Y: Any) -> tuple[Points, Points | None]:
         from mnngp.kernels.points import Points
@@ -189,12 +217,19 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         rows = checks.points("X", X)
         others = None if Y is None or Y is X else checks.points("Y", Y, rows.shape[1])
         # Both are checked before either is worked on.
-        return Points.of("X", rows, dtype), None if others is None else Points.of("Y", others, dtype)
+        return Points.of("X", rows, dtype), None if others is None else Points.of(
+            "Y", others, dtype
+        )
 
     def _directions(self, layers: int) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """How each element of ``theta`` moves the layers' variances; bias_var stands before weight_var there."""
+        """How each element of ``theta`` moves the layers' variances; bias_var stands before
+        weight_var there.
+        """
         none, directions = np.zeros(layers), []
-        for hyperparameter, is_weight in ((self.hyperparameter_bias_var, False), (self.hyperparameter_weight_var, True)):
+        for hyperparameter, is_weight in (
+            (self.hyperparameter_bias_var, False),
+            (self.hyperparameter_weight_var, True),
+        ):
             if hyperparameter.fixed:
                 continue
             moves = np.ones((1, layers)) if hyperparameter.n_elements == 1 else np.eye(layers)
@@ -203,7 +238,8 @@ class DeepKernel(Kernel):  # type: ignore[misc]
 
 
 class MaxoutKernel(DeepKernel):
-    """The kernel of an infinitely wide maxout network with ``depth`` hidden layers of rank ``rank``.
+    """The kernel of an infinitely wide maxout network with ``depth`` hidden layers of rank
+    ``rank``.
 
     Parameters
     ----------
@@ -212,8 +248,8 @@ class MaxoutKernel(DeepKernel):
     rank : int
         Number of linear maps a unit takes the maximum of, q in the paper.
     weight_var : float, or sequence of depth + 1 floats
-        Variance of the weights (times the fan-in), σ_w² in the paper: one for all layers, or one for the affine map before each
-        activation and one for the output.
+        Variance of the weights (times the fan-in), σ_w² in the paper: one for all layers, or one
+        for the affine map before each activation and one for the output.
     bias_var : float, or sequence of depth + 1 floats
         Variance of the biases, σ_b² in the paper, likewise.
     kind : "nngp" or "ntk"
@@ -221,8 +257,8 @@ class MaxoutKernel(DeepKernel):
     dtype : "float64" or "float32"
         Type of the computation and of the result. The data may have any.
     weight_var_bounds : pair of floats or "fixed"
-        For optimisers of ``theta``, as in scikit-learn. The upper bound of a deep network's weight variance is lowered to where the
-        kernel still fits its type.
+        For optimisers of ``theta``, as in scikit-learn. The upper bound of a deep network's weight
+        variance is lowered to where the kernel still fits its type.
     bias_var_bounds : pair of floats or "fixed"
         Likewise. A bias variance of zero is always fixed.
 
@@ -262,7 +298,9 @@ class MaxoutKernel(DeepKernel):
         self._network()
 
     def _activations(self, depth: int | None = None) -> tuple[Activation, ...]:
-        return (Maxout(self.rank),) * checks.positive_int("depth", self.depth if depth is None else depth)
+        return (Maxout(self.rank),) * checks.positive_int(
+            "depth", self.depth if depth is None else depth
+        )
 
 
 class NetworkKernel(DeepKernel):
@@ -284,7 +322,8 @@ class NetworkKernel(DeepKernel):
     --------
     >>> from mnngp import Maxout, ReLU
     >>> NetworkKernel([Maxout(4), Maxout(2), ReLU()], weight_var=1.0, bias_var=0.1)
-    NetworkKernel(layers=[Maxout(rank=4), Maxout(rank=2), ReLU()], weight_var=1, bias_var=0.1, kind='nngp')
+    NetworkKernel(layers=[Maxout(rank=4), Maxout(rank=2), ReLU()], weight_var=1, bias_var=0.1,
+    kind='nngp')
     """
 
     def __init__(
@@ -308,12 +347,20 @@ class NetworkKernel(DeepKernel):
 
     def _activations(self, depth: int | None = None) -> tuple[Activation, ...]:
         if not isinstance(self.layers, list | tuple) or not self.layers:
-            raise InputError(f"layers must be a list of at least one activation, such as [Maxout(4), ReLU()], got {self.layers!r}")
+            raise InputError(
+                "layers must be a list of at least one activation, such as "
+                f"[Maxout(4), ReLU()], got {self.layers!r}"
+            )
         for index, layer in enumerate(self.layers):
             if not isinstance(layer, Activation):
-                raise InputError(f"layers[{index}] must be an activation, such as Maxout(4) or ReLU(), got {layer!r}")
+                raise InputError(
+                    f"layers[{index}] must be an activation, such as Maxout(4) or "
+                    f"ReLU(), got {layer!r}"
+                )
         if depth is not None and depth > len(self.layers):
-            raise InputError(f"depths must be at most {len(self.layers)}, the number of layers, got {depth}")
+            raise InputError(
+                f"depths must be at most {len(self.layers)}, the number of layers, got {depth}"
+            )
         return tuple(self.layers[:depth])
 
 

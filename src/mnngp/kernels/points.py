@@ -41,7 +41,8 @@ class Points:
     def of(name: str, matrix: NDArray[Any], dtype: np.dtype[Any]) -> Points:
         """Split a data matrix, already checked, into directions and lengths.
 
-        Rows are brought near one by a power of two first, so that neither tiny nor huge entries lose their direction.
+        Rows are brought near one by a power of two first, so that neither tiny nor huge entries
+        lose their direction.
         """
         count, width = matrix.shape
         directions = np.empty((count, width), dtype=dtype)
@@ -69,7 +70,8 @@ class Points:
         if not np.isfinite(lengths).all():
             row = int(np.argmin(np.isfinite(lengths)))
             raise ScaleError(
-                f"{name}[{row}] is too long: its squared length overflows float64; scale {name} down (an estimator does with "
+                f"{name}[{row}] is too long: its squared length overflows float64; scale {name} "
+                "down (an estimator does with "
                 "normalize='standard')"
             )
         return Points(directions, lengths)

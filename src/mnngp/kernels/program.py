@@ -49,7 +49,10 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
     stretch, fall = np.zeros(count), np.zeros(count)
     power, power_terms = np.zeros((count, 2, 17)), np.zeros(count, dtype=np.int64)
     span = np.zeros((count, strips.SERIES, 2), dtype=np.int64)
-    deviation_span, ladder = np.zeros((count, 2), dtype=np.int64), np.zeros((count, 3), dtype=np.int64)
+    deviation_span, ladder = (
+        np.zeros((count, 2), dtype=np.int64),
+        np.zeros((count, 3), dtype=np.int64),
+    )
     packer, deviations = _Packer(), 0
     for index, step in enumerate(steps):
         where = span[index]
@@ -58,7 +61,9 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
         elif step.expansion is not None:
             degrees = step.expansion.degrees
             where[strips.HERMITE_REFERENCE] = packer.add(step.reference, padded=False)
-            where[strips.HERMITE_DEGREES] = packer.add(np.minimum(degrees.values, np.finfo(dtype).max / 4.0), padded=False)
+            where[strips.HERMITE_DEGREES] = packer.add(
+                np.minimum(degrees.values, np.finfo(dtype).max / 4.0), padded=False
+            )
             ladder[index] = degrees.whole, RUNGS, degrees.odd
             deviation_span[index] = deviations, deviations + len(step.reference)
             deviations += len(step.reference)
@@ -70,11 +75,18 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
                 near = [step.profile.shorter(name, reach, tolerance) for name in names]
                 power_terms[index], power[index] = _powers(near)
             else:
-                far = [series.chopped(tolerance) for series in (step.profile.far, step.profile.far_slope)[: order + 1]]
+                far = [
+                    series.chopped(tolerance)
+                    for series in (step.profile.far, step.profile.far_slope)[: order + 1]
+                ]
                 far += [far[1].slope] if order > 1 else []
-                where[strips.H : strips.H + len(far)] = [packer.add(series.coefficients) for series in far]
+                where[strips.H : strips.H + len(far)] = [
+                    packer.add(series.coefficients) for series in far
+                ]
             near += [near[1].slope] if order > 1 else []
-            where[strips.G : strips.G + len(near)] = [packer.add(series.coefficients) for series in near]
+            where[strips.G : strips.G + len(near)] = [
+                packer.add(series.coefficients) for series in near
+            ]
             stretch[index], fall[index] = 2.0 / near[0].upper, step.profile.fall / 2.0
     return Program(
         kind,
@@ -90,7 +102,9 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
 
 
 def _powers(series: Sequence[Series]) -> tuple[int, Vector]:
-    """G, and P if it is given, in powers of x, for the quick steps; none if they have too many terms."""
+    """G, and P if it is given, in powers of x, for the quick steps; none if they have too many
+    terms.
+    """
     rows = np.zeros((2, 17))
     longest = max(len(one.coefficients) for one in series)
     if longest > 17:
@@ -104,15 +118,20 @@ def tables(steps: Sequence[Step], part: slice, dtype: np.dtype[Any]) -> Tables:
     """The per-point numbers of the steps, for the points of ``part``."""
     deviations = [step.deviation[:, part] for step in steps if step.kind == strips.HERMITE]
     empty = np.empty((0, len(steps[0].a[part])))
-    a, p, r = (np.stack([getattr(step, name)[part] for step in steps]).astype(dtype) for name in ("a", "p", "r"))
+    a, p, r = (
+        np.stack([getattr(step, name)[part] for step in steps]).astype(dtype)
+        for name in ("a", "p", "r")
+    )
     return Tables(a, p, r, np.concatenate([*deviations, empty]).astype(dtype))
 
 
 def collapse(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> Program | None:
-    """Make one step of many, for points that all have the same tables; None where that does not work or pay.
+    """Make one step of many, for points that all have the same tables; None where that does not
+    work or pay.
 
-    Then u_L is one function of u. It is stored as the series of ``s / s_L`` in s = √u (and in √(1-u) on the far side): the
-    reciprocal, because it is nearly a straight line at any depth, where s_L itself has a pole just outside of the interval.
+    Then u_L is one function of u. It is stored as the series of ``s / s_L`` in s = √u (and in
+    √(1-u) on the far side): the reciprocal, because it is nearly a straight line at any depth,
+    where s_L itself has a pole just outside of the interval.
     """
     program = pack(steps, np.dtype(np.float64), order=int(tangent))
     one_point = tables(steps, slice(0, 1), np.dtype(np.float64))
@@ -122,7 +141,9 @@ def collapse(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> P
         """Distances and tangents behind the network, for distances before it."""
         many = Tables(*(np.repeat(part, len(u), axis=1) for part in one_point))
         distance, theta = u.copy(), np.zeros_like(u)
-        strips.advance(program, one_point, many, 0, 0, tangent, distance, theta, *np.empty((5, len(u))))
+        strips.advance(
+            program, one_point, many, 0, 0, tangent, distance, theta, *np.empty((5, len(u)))
+        )
         return distance, theta
 
     def shrinkage(u: Vector) -> Vector:
@@ -133,15 +154,22 @@ def collapse(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> P
 
     span = np.zeros((1, strips.SERIES, 2), dtype=np.int64)
     packer = _Packer()
-    sides = {(strips.G, strips.G_SLOPE): np.square, (strips.H, strips.H_SLOPE): lambda c: 1.0 - np.square(c)}
+    sides = {
+        (strips.G, strips.G_SLOPE): np.square,
+        (strips.H, strips.H_SLOPE): lambda c: 1.0 - np.square(c),
+    }
     try:
         for (row, tangent_row), to_u in sides.items():
-            series = Series.fit(lambda s, f=to_u: shrinkage(f(s)), HALF_RANGE, tolerance=TOLERANCE[dtype], most=128)  # type: ignore[misc]
+            series = Series.fit(
+                lambda s, f=to_u: shrinkage(f(s)), HALF_RANGE, tolerance=TOLERANCE[dtype], most=128
+            )  # type: ignore[misc]
             if np.abs(series.coefficients).max() ** 2 > 1e-8 * np.finfo(dtype).max:
                 return None  # the squared series would overflow
             span[0, row] = packer.add(series.coefficients)
             if tangent:
-                series = Series.fit(lambda s, f=to_u: run(f(s))[1], HALF_RANGE, tolerance=TOLERANCE[dtype], most=128)  # type: ignore[misc]
+                series = Series.fit(
+                    lambda s, f=to_u: run(f(s))[1], HALF_RANGE, tolerance=TOLERANCE[dtype], most=128
+                )  # type: ignore[misc]
                 span[0, tangent_row] = packer.add(series.coefficients)
     except MnngpError:
         return None

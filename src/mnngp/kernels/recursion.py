@@ -1,4 +1,6 @@
-"""The compiled recursion over a matrix: cosines in, kernel values out, all layers while a strip is in cache."""
+"""The compiled recursion over a matrix: cosines in, kernel values out, all layers while a strip is
+in cache.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,19 @@ from mnngp.kernels.compiled import compiled
 from mnngp.kernels.strips import Array, Program, Tables, advance
 
 STRIP = 256  # columns: seven arrays of it and a row of each table stay in the first-level cache
-ALL, LEFT, RIGHT = 0, 1, 2  # which entries of a block are wanted: all, or those on one side of the matrix's diagonal
+# which entries of a block are wanted: all, or those on one side of the matrix's diagonal
+ALL, LEFT, RIGHT = 0, 1, 2
 # Distances below these are recomputed from differences: 1 - cos has lost that many digits.
 REFINE = {np.dtype(np.float64): 1e-3, np.dtype(np.float32): 1e-2}
 
 
 @compiled
-def distances(cosine: Array, i: int, j0: int, rows: Array, cols: Array, refine: Any, u: Array) -> None:
-    """``u = (1 - cos)/2``; where two points nearly agree ``|x_i - x_j|²/4``, where they nearly oppose ``1 - |x_i + x_j|²/4``."""
+def distances(
+    cosine: Array, i: int, j0: int, rows: Array, cols: Array, refine: Any, u: Array
+) -> None:
+    """``u = (1 - cos)/2``; where two points nearly agree ``|x_i - x_j|²/4``, where they nearly
+    oppose ``1 - |x_i + x_j|²/4``.
+    """
     half = u.dtype.type(0.5)
     quarter = u.dtype.type(0.25)
     one = u.dtype.type(1.0)
@@ -43,7 +50,9 @@ def distances(cosine: Array, i: int, j0: int, rows: Array, cols: Array, refine: 
 
 @compiled
 def wanted(left: int, right: int, diagonal: int, part: int) -> tuple[int, int]:
-    """The columns of a strip wanted of a row that meets the matrix's diagonal in column ``diagonal``; there may be none."""
+    """The columns of a strip wanted of a row that meets the matrix's diagonal in column
+    ``diagonal``; there may be none.
+    """
     start = max(left, diagonal + 1) if part == RIGHT else left
     stop = min(right, diagonal) if part == LEFT else right
     return start, stop
@@ -51,17 +60,39 @@ def wanted(left: int, right: int, diagonal: int, part: int) -> tuple[int, int]:
 
 @compiled
 def transform(
-    state: Array, tangents: Array, out: Array, first: int, last: int, begin: int, end: int, row_shift: int, col_shift: int,
-    part: int, mirror: bool, raw: bool, save: bool, emit: bool, tangent: bool,
-    program: Program, rows: Tables, cols: Tables, row_scale: Array, col_scale: Array, stretch: Any,
-    row_points: Array, col_points: Array, refine: Any,
-) -> None:  # fmt: skip
-    """Take a block of the memory, rows ``first`` to ``last`` and columns ``begin`` to ``end``, through the steps of a program.
+    state: Array,
+    tangents: Array,
+    out: Array,
+    first: int,
+    last: int,
+    begin: int,
+    end: int,
+    row_shift: int,
+    col_shift: int,
+    part: int,
+    mirror: bool,
+    raw: bool,
+    save: bool,
+    emit: bool,
+    tangent: bool,
+    program: Program,
+    rows: Tables,
+    cols: Tables,
+    row_scale: Array,
+    col_scale: Array,
+    stretch: Any,
+    row_points: Array,
+    col_points: Array,
+    refine: Any,
+) -> None:
+    """Take a block of the memory, rows ``first`` to ``last`` and columns ``begin`` to ``end``,
+    through the steps of a program.
 
-    ``state`` holds cosines (``raw``) or distances; ``tangents`` the tangents between two programs, or nothing. With ``save`` the
-    new distances and tangents are stored there; with ``emit`` the kernel, scale_i scale_j (1 - stretch u_ij) or scale_i
-    scale_j t_ij, goes to ``out`` (which may be ``state``). Row i stands for point ``i + row_shift``, columns likewise; ``part``
-    says which entries are wanted. With ``mirror`` they are copied to the other side of the diagonal.
+    ``state`` holds cosines (``raw``) or distances; ``tangents`` the tangents between two programs,
+    or nothing. With ``save`` the new distances and tangents are stored there; with ``emit`` the
+    kernel, scale_i scale_j (1 - stretch u_ij) or scale_i scale_j t_ij, goes to ``out`` (which may
+    be ``state``). Row i stands for point ``i + row_shift``, columns likewise; ``part`` says which
+    entries are wanted. With ``mirror`` they are copied to the other side of the diagonal.
     """
     one = state.dtype.type(1.0)
     zero = state.dtype.type(0.0)
@@ -87,9 +118,20 @@ def transform(
                     for j in range(width):
                         t[j] = tangents[i, start + j]
             advance(
-                program, rows, cols, row, column, tangent, u, t,
-                buffer[2, :width], buffer[3, :width], buffer[4, :width], buffer[5, :width], buffer[6, :width],
-            )  # fmt: skip
+                program,
+                rows,
+                cols,
+                row,
+                column,
+                tangent,
+                u,
+                t,
+                buffer[2, :width],
+                buffer[3, :width],
+                buffer[4, :width],
+                buffer[5, :width],
+                buffer[6, :width],
+            )
             if save:
                 for j in range(width):
                     state[i, start + j] = u[j]

@@ -1,12 +1,12 @@
 """The compiled pieces of the recursion: one layer, on a strip of a row of the matrix.
 
-A strip holds, for one point i and some points j, the distances ``u_ij = (1 - ρ_ij)/2`` and, for a tangent kernel, the
-normalised tangents ``t_ij = Θ_ij / √(v_i v_j)``. A step of the recursion is
+A strip holds, for one point i and some points j, the distances ``u_ij = (1 - ρ_ij)/2`` and, for a
+tangent kernel, the normalised tangents ``t_ij = Θ_ij / √(v_i v_j)``. A step of the recursion is
 
     u' = (p_i - p_j)² + (r_i - r_j)² + a_i a_j E(u),      t' = 1 - 2u' + a_i a_j P(u) t,
 
-with E half the activation's deficit and P its slope (see ``layers.py`` for a, p and r). Every term of u' is
-non-negative, so nothing cancels, and 1 - ρ keeps its relative accuracy at any depth.
+with E half the activation's deficit and P its slope (see ``layers.py`` for a, p and r). Every term
+of u' is non-negative, so nothing cancels, and 1 - ρ keeps its relative accuracy at any depth.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ Array = Any  # NumPy arrays of either floating point type; compiled code has no 
 LINEAR = 0  # E(u) = g u
 NEAR = 1  # homogeneous, and no correlation before it is negative: one series
 WHOLE = 2  # homogeneous, any correlation: two series
-HERMITE = 3  # smooth: Hermite coefficients, different for every point, of whole degrees and of real ones in octaves
+# smooth: Hermite coefficients, different for every point, of whole degrees and of real ones in
+# octaves
+HERMITE = 3
 TABLE = 4  # the paper's table of F_q
 COLLAPSED = 5  # a whole network in one step, for points of equal length
 
@@ -38,11 +40,15 @@ class Program(NamedTuple):
     stretch: Array  # (steps,) 2 / upper end of the near series' interval
     fall: Array  # (steps,) half of F(1) - F(-1)
     power: Array  # (steps, 2, 17) G and P in powers of x = stretch·s - 1, lowest first
-    power_terms: Array  # (steps,) 9 or 17: how many of them, 0: there are more, and they are summed as Chebyshev series
+    # (steps,) 9 or 17: how many of them, 0: there are more, and they are summed as Chebyshev series
+    power_terms: Array
     span: Array  # (steps, SERIES, 2) where each series stands in ``series``
     series: Array  # (…,) Chebyshev coefficients, 4k + 2 of each
-    deviation_span: Array  # (steps, 2) the rows of ``Tables.deviation`` that belong to a HERMITE step
-    ladder: Array  # (steps, 3) HERMITE: how many degrees are whole, how many real ones make an octave, whether they are odd
+    # (steps, 2) the rows of ``Tables.deviation`` that belong to a HERMITE step
+    deviation_span: Array
+    # (steps, 3) HERMITE: how many degrees are whole, how many real ones make an octave, whether
+    # they are odd
+    ladder: Array
 
 
 class Tables(NamedTuple):
@@ -56,7 +62,9 @@ class Tables(NamedTuple):
 
 @compiled
 def chebyshev(double_x: Array, series: Array, value: Array, work: Array) -> None:
-    """Clenshaw's recurrence on a strip, four coefficients a pass; ``double_x`` is 2x, and there are 4k + 2 coefficients."""
+    """Clenshaw's recurrence on a strip, four coefficients a pass; ``double_x`` is 2x, and there are
+    4k + 2 coefficients.
+    """
     count = series.shape[0]
     last = series[count - 1]
     zero = series.dtype.type(0.0)
@@ -80,7 +88,9 @@ def chebyshev(double_x: Array, series: Array, value: Array, work: Array) -> None
 
 @compiled
 def polynomial_9(c: Array, x: Any) -> Any:
-    """Nine terms, even and odd apart: two short chains instead of a long one keep the processor busy."""
+    """Nine terms, even and odd apart: two short chains instead of a long one keep the processor
+    busy.
+    """
     y = x * x
     even = (((c[8] * y + c[6]) * y + c[4]) * y + c[2]) * y + c[0]
     odd = ((c[7] * y + c[5]) * y + c[3]) * y + c[1]
@@ -91,8 +101,13 @@ def polynomial_9(c: Array, x: Any) -> Any:
 def polynomial_17(c: Array, x: Any) -> Any:
     """Seventeen terms."""
     y = x * x
-    even = (((((((c[16] * y + c[14]) * y + c[12]) * y + c[10]) * y + c[8]) * y + c[6]) * y + c[4]) * y + c[2]) * y + c[0]
-    odd = ((((((c[15] * y + c[13]) * y + c[11]) * y + c[9]) * y + c[7]) * y + c[5]) * y + c[3]) * y + c[1]
+    even = (
+        ((((((c[16] * y + c[14]) * y + c[12]) * y + c[10]) * y + c[8]) * y + c[6]) * y + c[4]) * y
+        + c[2]
+    ) * y + c[0]
+    odd = (
+        (((((c[15] * y + c[13]) * y + c[11]) * y + c[9]) * y + c[7]) * y + c[5]) * y + c[3]
+    ) * y + c[1]
     return even + x * odd
 
 
@@ -105,12 +120,40 @@ def terms_9(c: Array) -> Any:
 @compiled
 def terms_17(c: Array) -> Any:
     """The same, all seventeen."""
-    return (c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11], c[12], c[13], c[14], c[15], c[16])
+    return (
+        c[0],
+        c[1],
+        c[2],
+        c[3],
+        c[4],
+        c[5],
+        c[6],
+        c[7],
+        c[8],
+        c[9],
+        c[10],
+        c[11],
+        c[12],
+        c[13],
+        c[14],
+        c[15],
+        c[16],
+    )
 
 
 @compiled
 def quick_step(
-    program: Program, step: int, tangent: bool, u: Array, t: Array, a: Array, p: Array, r: Array, ai: Any, pi: Any, ri: Any
+    program: Program,
+    step: int,
+    tangent: bool,
+    u: Array,
+    t: Array,
+    a: Array,
+    p: Array,
+    r: Array,
+    ai: Any,
+    pi: Any,
+    ri: Any,
 ) -> None:
     """A NEAR step in one pass that vectorises: the bulk of a deep kernel's time."""
     one = u.dtype.type(1.0)
@@ -153,7 +196,8 @@ def quick_step(
 
 @compiled
 def half_angle(program: Program, step: int, u: Array, x: Array) -> bool:
-    """Twice the series' variable on a strip: of √u where ρ ≥ 0, of √(1-u) where ρ < 0. Returns whether there is any such.
+    """Twice the series' variable on a strip: of √u where ρ ≥ 0, of √(1-u) where ρ < 0. Returns
+    whether there is any such.
 
     A NEAR step has none but by rounding, and extrapolates by that much.
     """
@@ -177,7 +221,16 @@ def half_angle(program: Program, step: int, u: Array, x: Array) -> bool:
 
 @compiled
 def two_sided(
-    program: Program, step: int, near: int, far: int, u: Array, x: Array, beyond: bool, value: Array, other: Array, work: Array
+    program: Program,
+    step: int,
+    near: int,
+    far: int,
+    u: Array,
+    x: Array,
+    beyond: bool,
+    value: Array,
+    other: Array,
+    work: Array,
 ) -> None:
     """The near series where ρ ≥ 0, the far one where ρ < 0."""
     span = program.span[step]
@@ -191,9 +244,20 @@ def two_sided(
 
 @compiled
 def homogeneous_values(
-    program: Program, step: int, u: Array, order: int, e: Array, slope: Array, bend: Array, x: Array, far: Array, work: Array
+    program: Program,
+    step: int,
+    u: Array,
+    order: int,
+    e: Array,
+    slope: Array,
+    bend: Array,
+    x: Array,
+    far: Array,
+    work: Array,
 ) -> None:
-    """E on a strip; for ``order`` ≥ 1 also P; for ``order`` = 2 also dP/du · √(u (1-u)), which is finite at both ends."""
+    """E on a strip; for ``order`` ≥ 1 also P; for ``order`` = 2 also dP/du · √(u (1-u)), which is
+    finite at both ends.
+    """
     one = u.dtype.type(1.0)
     half = u.dtype.type(0.5)
     zero = u.dtype.type(0.0)
@@ -226,7 +290,8 @@ def homogeneous_values(
     beyond = half_angle(program, step, u, x)
     two_sided(program, step, G, H, u, x, beyond, e, far, work)
     fall = program.fall[step]
-    border = half if beyond else u.dtype.type(2.0)  # a NEAR step may see ½ and a rounding: that is near, too
+    # a NEAR step may see ½ and a rounding: that is near, too
+    border = half if beyond else u.dtype.type(2.0)
     for j in range(width):
         value = u[j] * e[j] if u[j] <= border else fall - (one - u[j]) * e[j]
         e[j] = value if value > zero else zero
@@ -236,7 +301,11 @@ def homogeneous_values(
         # P is a function of s = √u here, and of c = √(1-u) there: dP/du = P_s / 2s, or -P_c / 2c
         two_sided(program, step, G_BEND, H_BEND, u, x, beyond, bend, far, work)
         for j in range(width):
-            bend[j] *= half * math.sqrt(max(one - u[j], zero)) if u[j] <= border else -half * math.sqrt(u[j])
+            bend[j] *= (
+                half * math.sqrt(max(one - u[j], zero))
+                if u[j] <= border
+                else -half * math.sqrt(u[j])
+            )
 
 
 @compiled
@@ -253,7 +322,9 @@ def ladder_start(u: Array, degree: Any, power: Array, rest: Array) -> None:
 
 @compiled
 def ladder_double(power: Array, rest: Array) -> None:
-    """Twice the degree: the power's square; from one minus it as long as that is the more accurate of the two."""
+    """Twice the degree: the power's square; from one minus it as long as that is the more accurate
+    of the two.
+    """
     one = power.dtype.type(1.0)
     two = power.dtype.type(2.0)
     half = power.dtype.type(0.5)
@@ -265,7 +336,9 @@ def ladder_double(power: Array, rest: Array) -> None:
 
 @compiled
 def signed_inverse(u: Array, odd: int, inverse: Array) -> None:
-    """``σ/ρ``, where ``ρ^κ = σ |ρ|^κ`` for real κ that stand for odd degrees or for even ones; zero at ρ = 0."""
+    """``σ/ρ``, where ``ρ^κ = σ |ρ|^κ`` for real κ that stand for odd degrees or for even ones; zero
+    at ρ = 0.
+    """
     one = u.dtype.type(1.0)
     two = u.dtype.type(2.0)
     half = u.dtype.type(0.5)
@@ -278,10 +351,25 @@ def signed_inverse(u: Array, odd: int, inverse: Array) -> None:
 
 @compiled
 def ladder_values(
-    u: Array, i: int, j0: int, reference: Array, degree: Array, whole: int, rungs: int, odd: int,
-    row_deviation: Array, col_deviation: Array, q: Array, slope: Array, power: Array, rest: Array, inverse: Array,
-) -> None:  # fmt: skip
-    """``hermite_values`` over the real degrees: the powers of each rung of the first octave are squared from octave to octave."""
+    u: Array,
+    i: int,
+    j0: int,
+    reference: Array,
+    degree: Array,
+    whole: int,
+    rungs: int,
+    odd: int,
+    row_deviation: Array,
+    col_deviation: Array,
+    q: Array,
+    slope: Array,
+    power: Array,
+    rest: Array,
+    inverse: Array,
+) -> None:
+    """``hermite_values`` over the real degrees: the powers of each rung of the first octave are
+    squared from octave to octave.
+    """
     one = u.dtype.type(1.0)
     half = u.dtype.type(0.5)
     quarter = u.dtype.type(0.25)
@@ -312,19 +400,49 @@ def ladder_values(
 
 @compiled
 def hermite_values(
-    u: Array, i: int, j0: int, reference: Array, degree: Array, whole: int, rungs: int, odd: int,
-    row_deviation: Array, col_deviation: Array, q: Array, slope: Array, x: Array, far: Array, work: Array,
-) -> None:  # fmt: skip
-    """For a HERMITE step ``Σ_k ¼ (A_ik - A_jk)² + A_ik A_jk (1 - ρ^k)/2`` over k ≥ 1, and its slope ``Σ_k k A_ik A_jk ρ^(k-1)``.
+    u: Array,
+    i: int,
+    j0: int,
+    reference: Array,
+    degree: Array,
+    whole: int,
+    rungs: int,
+    odd: int,
+    row_deviation: Array,
+    col_deviation: Array,
+    q: Array,
+    slope: Array,
+    x: Array,
+    far: Array,
+    work: Array,
+) -> None:
+    """For a HERMITE step ``Σ_k ¼ (A_ik - A_jk)² + A_ik A_jk (1 - ρ^k)/2`` over k ≥ 1, and its slope
+    ``Σ_k k A_ik A_jk ρ^(k-1)``.
 
-    A_ik is the reference point's coefficient plus the deviation of point i. Of the degrees k the first ``whole`` are 0, 1, and
-    others that rise by one or two.
+    A_ik is the reference point's coefficient plus the deviation of point i. Of the degrees k the
+    first ``whole`` are 0, 1, and others that rise by one or two.
     """
     one = u.dtype.type(1.0)
     two = u.dtype.type(2.0)
     quarter = u.dtype.type(0.25)
     width = u.shape[0]
-    ladder_values(u, i, j0, reference, degree, whole, rungs, odd, row_deviation, col_deviation, q, slope, x, work, far)
+    ladder_values(
+        u,
+        i,
+        j0,
+        reference,
+        degree,
+        whole,
+        rungs,
+        odd,
+        row_deviation,
+        col_deviation,
+        q,
+        slope,
+        x,
+        work,
+        far,
+    )
     for j in range(width):
         x[j] = one  # ρ^(k-1)
         work[j] = one  # (1 - ρ^k) / (1 - ρ) = 1 + ρ + … + ρ^(k-1)
@@ -350,9 +468,20 @@ def hermite_values(
 
 @compiled
 def advance(
-    program: Program, rows: Tables, cols: Tables, i: int, j0: int, tangent: bool, u: Array, t: Array,
-    e: Array, slope: Array, x: Array, far: Array, work: Array,
-) -> None:  # fmt: skip
+    program: Program,
+    rows: Tables,
+    cols: Tables,
+    i: int,
+    j0: int,
+    tangent: bool,
+    u: Array,
+    t: Array,
+    e: Array,
+    slope: Array,
+    x: Array,
+    far: Array,
+    work: Array,
+) -> None:
     """Take the strip of row i from column j0 on through all steps of the program."""
     one = u.dtype.type(1.0)
     two = u.dtype.type(2.0)
@@ -379,11 +508,28 @@ def advance(
             first, last = program.deviation_span[step, 0], program.deviation_span[step, 1]
             reference = program.series[span[HERMITE_REFERENCE, 0] : span[HERMITE_REFERENCE, 1]]
             degree = program.series[span[HERMITE_DEGREES, 0] : span[HERMITE_DEGREES, 1]]
-            whole, rungs, odd = program.ladder[step, 0], program.ladder[step, 1], program.ladder[step, 2]
+            whole, rungs, odd = (
+                program.ladder[step, 0],
+                program.ladder[step, 1],
+                program.ladder[step, 2],
+            )
             hermite_values(
-                u, i, j0, reference, degree, whole, rungs, odd, rows.deviation[first:last], cols.deviation[first:last],
-                e, slope, x, far, work,
-            )  # fmt: skip
+                u,
+                i,
+                j0,
+                reference,
+                degree,
+                whole,
+                rungs,
+                odd,
+                rows.deviation[first:last],
+                cols.deviation[first:last],
+                e,
+                slope,
+                x,
+                far,
+                work,
+            )
             for j in range(width):
                 dp = pi - p[j]
                 dr = ri - r[j]

@@ -16,7 +16,8 @@ from threadpoolctl import ThreadpoolController
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 _SMALL = 200_000  # loop steps below which a thread costs more than it saves
-_WORTH = 4e9  # operations of BLAS from which its threads are worth waiting for: a tenth of a second on one core
+# operations of BLAS from which its threads are worth waiting for: a tenth of a second on one core
+_WORTH = 4e9
 
 
 class _Holder:
@@ -24,22 +25,27 @@ class _Holder:
 
 
 class _Cores:
-    """The cores, taken from BLAS while our threads run: its own idle threads spin, and would take them from ours.
+    """The cores, taken from BLAS while our threads run: its own idle threads spin, and would take
+    them from ours.
 
-    Where callers in several Python threads overlap, the first one limits BLAS and lifts the limit when it is done: a limit
-    has to be lifted by the thread that set it. The others run under it, or for their rest without.
+    Where callers in several Python threads overlap, the first one limits BLAS and lifts the limit
+    when it is done: a limit has to be lifted by the thread that set it. The others run under it, or
+    for their rest without.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.owner: int | None = None
-        self.holders: WeakSet[_Holder] = WeakSet()  # the owner's calls inside each other, as long as they live
+        # the owner's calls inside each other, as long as they live
+        self.holders: WeakSet[_Holder] = WeakSet()
         self.threads = 1
         self.limit: Any = None
 
     @contextmanager
     def taken(self) -> Iterator[int]:
-        """How many there are. Whenever Ctrl-C comes, they are given back, at once or by the next call."""
+        """How many there are. Whenever Ctrl-C comes, they are given back, at once or by the next
+        call.
+        """
         holder = _Holder()
         try:
             yield self._take(holder)
@@ -93,15 +99,18 @@ def count() -> int:
 
 
 def _cores_allowed() -> int:
-    """The cores that this process may use, where threadpoolctl does not know the BLAS (Apple's Accelerate).
+    """The cores that this process may use, where threadpoolctl does not know the BLAS (Apple's
+    Accelerate).
 
-    joblib looks at CPU affinity, at quotas of containers and at LOKY_MAX_CPU_COUNT; its workers get the other two variables.
+    joblib looks at CPU affinity, at quotas of containers and at LOKY_MAX_CPU_COUNT; its workers get
+    the other two variables.
     """
     import joblib
 
     allowed = int(joblib.cpu_count())
     for name in ("OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
-        first = os.environ.get(name, "").split(",")[0].strip()  # OpenMP takes a list, one for each level
+        # OpenMP takes a list, one for each level
+        first = os.environ.get(name, "").split(",")[0].strip()
         if first.isdecimal() and int(first) > 0:
             allowed = min(allowed, int(first))
     return max(1, allowed)
@@ -110,8 +119,9 @@ def _cores_allowed() -> int:
 def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work: float) -> None:
     """Call ``function`` on each task, in threads where there is work enough for them.
 
-    There are as many threads as NumPy's BLAS may use now, so OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, MKL_NUM_THREADS, CPU
-    affinity, joblib's limits for its workers and ``threadpoolctl.threadpool_limits`` all hold here as well.
+    There are as many threads as NumPy's BLAS may use now, so OMP_NUM_THREADS, OPENBLAS_NUM_THREADS,
+    MKL_NUM_THREADS, CPU affinity, joblib's limits for its workers and
+    ``threadpoolctl.threadpool_limits`` all hold here as well.
     """
     few = work <= _SMALL  # for BLAS as well
     if few or len(tasks) == 1 or count() == 1:
@@ -123,8 +133,11 @@ def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work:
         _in_pool(function, tasks, threads)
 
 
-def independent(function: Callable[[_Task], _Result], tasks: Sequence[_Task], jobs: int) -> list[_Result]:
-    """What ``function`` makes of each task, ``jobs`` of them at a time, each with one core to itself.
+def independent(
+    function: Callable[[_Task], _Result], tasks: Sequence[_Task], jobs: int
+) -> list[_Result]:
+    """What ``function`` makes of each task, ``jobs`` of them at a time, each with one core to
+    itself.
 
     What it calls starts no threads of its own, so that results do not depend on ``jobs``.
     """
@@ -142,7 +155,9 @@ def independent(function: Callable[[_Task], _Result], tasks: Sequence[_Task], jo
         return _in_pool(alone, tasks, jobs)
 
 
-def _in_pool(function: Callable[[_Task], _Result], tasks: Sequence[_Task], threads: int) -> list[_Result]:
+def _in_pool(
+    function: Callable[[_Task], _Result], tasks: Sequence[_Task], threads: int
+) -> list[_Result]:
     """In threads of their own. An error, or Ctrl-C, ends it with the tasks that have begun."""
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(function, task) for task in tasks]
@@ -155,10 +170,11 @@ def _in_pool(function: Callable[[_Task], _Result], tasks: Sequence[_Task], threa
 
 @contextmanager
 def single_blas(operations: float) -> Iterator[None]:
-    """One thread of BLAS for work of so few ``operations`` that the others would be waited for longer than they help.
+    """One thread of BLAS for work of so few ``operations`` that the others would be waited for
+    longer than they help.
 
-    On a machine that is doing something else a thread may wait for a core, and BLAS waits for all of its threads, many times in
-    one small decomposition.
+    On a machine that is doing something else a thread may wait for a core, and BLAS waits for all
+    of its threads, many times in one small decomposition.
     """
     if operations >= _WORTH:
         yield
