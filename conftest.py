@@ -9,11 +9,11 @@ import pytest
 NEED_TORCH = [
     "src/mnngp/finite/*.py",
     "src/mnngp/interop/*.py",
-    "tests/test_cluster.py",  # of a sweep with finite networks
-    "tests/test_convergence.py",
-    "tests/test_finite.py",
-    "tests/test_finite_sweep.py",
-    "tests/test_gpytorch.py",
+    "tests/experiments/test_cluster.py",  # of a sweep with finite networks
+    "tests/experiments/test_convergence.py",
+    "tests/finite/*.py",
+    "tests/experiments/test_finite_sweep.py",
+    "tests/interop/*.py",
 ]
 collect_ignore_glob = [] if find_spec("torch") else NEED_TORCH
 

@@ -6,7 +6,9 @@ the weight variance is that ReLU kernel, so both sides compute the same numbers;
 the same. The two sides take turns, and medians are compared.
 """
 
-# isort: skip  (first: it keeps a warning of linear_operator's import to itself)
+# First: it keeps a warning of linear_operator's import to itself.
+from mnngp.interop.gpytorch import MaxoutKernel  # isort: skip
+
 import argparse
 import math
 import statistics
@@ -21,8 +23,6 @@ from kernel import machine
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-
-from mnngp.interop.gpytorch import MaxoutKernel
 
 RESULTS = Path(__file__).parent / "results"
 CASES = [

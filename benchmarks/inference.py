@@ -32,9 +32,9 @@ from scipy.linalg.lapack import dpftrf, dpftrs, dtrttf, spftrf, spftrs, strttf
 from threadpoolctl import threadpool_info
 
 import mnngp
+from mnngp.estimators.scaling import Scaling
 from mnngp.inference.packed import Packed
-from mnngp.kernels.matrix import packed_correlations
-from mnngp.scaling import Scaling
+from mnngp.kernels.evaluate import packed_correlations
 
 HERE = Path(__file__).parent
 MODEL = {

@@ -60,7 +60,7 @@ def run(n: int) -> dict:
     from mnngp.inference.large import LocalTiles
     from mnngp.inference.packed import Packed
     from mnngp.inference.preconditioner import partial_cholesky
-    from mnngp.kernels.matrix import correlations, packed_correlations
+    from mnngp.kernels.evaluate import correlations, packed_correlations
     from mnngp.kernels.points import Points
 
     X = make_inputs(n + 1000, FEATURES, "unequal")
@@ -117,7 +117,7 @@ def entries() -> list[dict]:
     from inputs import make_inputs
 
     from mnngp import MaxoutKernel
-    from mnngp.kernels.matrix import correlations
+    from mnngp.kernels.evaluate import correlations
     from mnngp.kernels.points import Points
 
     result = []
@@ -229,8 +229,8 @@ def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
     from distributed import Client
 
     from mnngp import MaxoutKernel
+    from mnngp._system.memory import as_bytes
     from mnngp.inference import ClusterConjugateGradients, Posterior
-    from mnngp.memory import as_bytes
 
     dask = str(Path(sys.executable).with_name("dask"))
     X = np.random.default_rng(0).normal(size=(n + 500, d))
@@ -287,8 +287,8 @@ def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
 
 
 def write() -> None:
-    from mnngp.memory import shown
-    from mnngp.plan import Costs, Job, duration, plans
+    from mnngp._system.memory import shown
+    from mnngp.inference.plan import Costs, Job, duration, plans
 
     stored = json.loads(RUNS.read_text())
     costs = fitted(stored)

@@ -5,7 +5,9 @@ default kernel and chance.
 several seeds.
 """
 
-# isort: skip  (first: it keeps a warning of linear_operator's import to itself)
+# First: it keeps a warning of linear_operator's import to itself.
+from mnngp.interop.gpytorch import kernel_with_priors  # isort: skip
+
 import argparse
 import statistics
 from pathlib import Path
@@ -21,8 +23,6 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from kernel import machine
 from rich.console import Console
 from rich.progress import track
-
-from mnngp.interop.gpytorch import kernel_with_priors
 
 RESULTS = Path(__file__).parent / "results"
 PROBLEMS = {  # the function, points at random, points in all

@@ -21,7 +21,7 @@ from inputs import read_idx
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from mnngp import MaxoutGPClassifier, MaxoutKernel
-from mnngp.kernels.matrix import distances
+from mnngp.kernels.evaluate import distances
 
 DEPTHS = (1, 5, 9, 13, 21, 50, 100, 300)
 

@@ -17,10 +17,10 @@ from mnngp import (
     MaxoutGPRegressor,
     MaxoutKernel,
     TabulatedMaxout,
-    demo,
     plots,
     theory,
 )
+from mnngp.experiments import demo
 from mnngp.inference import GradientFlow
 
 HERE = Path(__file__).parent

@@ -11,9 +11,10 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from mnngp import MaxoutGPClassifier, MaxoutKernel, demo
+from mnngp import MaxoutGPClassifier, MaxoutKernel
+from mnngp.experiments import demo
 from mnngp.inference import Posterior
-from mnngp.kernels.matrix import distances
+from mnngp.kernels.evaluate import distances
 
 BINS = 15
 SPLITS = 3

@@ -16,36 +16,40 @@ ROOT = Path(mnngp.__file__).parent
 # A module imports only from modules above it in this list.
 ORDER = [
     "errors",
-    "extras",
-    "checks",
-    "files",
-    "connection",
-    "memory",
-    "activations.series",
+    "_typing",
+    "_validation",
+    "_io",
+    "_system.extras",
+    "_system.connection",
+    "_system.memory",
+    "_system.threads",
+    "_system.compiled",
+    "_system.progress",
+    "_system",
+    "activations.chebyshev",
     "activations.profile",
     "activations.base",
     "activations.maxout",
-    "activations.homogeneous",
+    "activations.piecewise",
     "activations.degrees",
-    "activations.exact",
+    "activations.hermite",
     "activations.smooth",
-    "activations.table",
+    "activations.tabulated",
     "activations",
     "theory",
     "plots",
-    "kernels.structure",
-    "kernels.threads",
+    "networks.network",
+    "networks",
     "kernels.points",
-    "kernels.compiled",
-    "kernels.strips",
-    "kernels.recursion",
+    "kernels.forward",
+    "kernels.blocks",
     "kernels.layout",
-    "kernels.layers",
+    "kernels.pointwise",
     "kernels.program",
     "kernels.sphere",
-    "kernels.matrix",
-    "kernels.gradient",
-    "kernels.network",
+    "kernels.evaluate",
+    "kernels.adjoint",
+    "kernels.sklearn",
     "kernels",
     "inference.blas",
     "inference.packed",
@@ -60,12 +64,15 @@ ORDER = [
     "inference.posterior",
     "inference.evidence",
     "inference.flow",
-    "observations",
+    "inference.observations",
     "inference.choice",
+    "inference.plan",
     "inference",
-    "plan",
-    "progress",
-    "scaling",
+    "estimators.scaling",
+    "estimators.calibration",
+    "estimators.model_file",
+    "estimators.base",
+    "estimators",
     "data.published",
     "data.files",
     "data.idx",
@@ -76,9 +83,6 @@ ORDER = [
     "data.tables",
     "data.encoder",
     "data",
-    "calibration",
-    "persistence",
-    "estimators",
     "finite.schedule",
     "finite.network",
     "finite.stack",
@@ -100,8 +104,8 @@ ORDER = [
     "experiments.tables",
     "experiments.figures",
     "experiments.report",
+    "experiments.demo",
     "experiments",
-    "demo",
     "interop.adjoint",
     "interop.autograd",
     "interop.recursion",
@@ -118,7 +122,7 @@ ORDER = [
     "commands.plan",
     "commands.results",
     "commands.sweep",
-    "cli",
+    "commands.app",
     "__main__",
 ]
 # `mnngp` itself is a list of names that are imported on use, and the version; anyone may import
@@ -245,7 +249,7 @@ def test_what_is_heavy_is_loaded_late():
         == "False False"
     )
     command_line = (
-        "import sys; from mnngp import cli; print([name for name in ('numba', 'sklearn', 'scipy', "
+        "import sys; from mnngp.commands import app; print([name for name in ('numba', 'sklearn', 'scipy', "
         "'numpy') if name in sys.modules])"
     )
     assert python(command_line) == "[]"
@@ -254,8 +258,8 @@ def test_what_is_heavy_is_loaded_late():
 EVALUATE = """
 import json, numpy as np, mnngp
 value = mnngp.MaxoutKernel(2, 3)(np.eye(3))[0, 1]
-from mnngp.kernels import recursion
-stats = recursion.transform.stats
+from mnngp.kernels import blocks
+stats = blocks.transform.stats
 print(json.dumps([float(value), sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
 """
 
@@ -263,9 +267,9 @@ print(json.dumps([float(value), sum(stats.cache_hits.values()), sum(stats.cache_
 # The same of a function that is compiled in half a second, not ten.
 SMALL = """
 import json, numpy as np
-from mnngp.kernels import strips
-value = strips.polynomial_9(np.arange(1.0, 10.0), 0.5)
-stats = strips.polynomial_9.stats
+from mnngp.kernels import forward
+value = forward.polynomial_9(np.arange(1.0, 10.0), 0.5)
+stats = forward.polynomial_9.stats
 print(json.dumps([float(value), sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
 """
 
@@ -284,7 +288,7 @@ def test_changed_sources_are_compiled_again(tmp_path):
     """
     python(SMALL, NUMBA_CACHE_DIR=str(tmp_path))
     assert json.loads(python(SMALL, NUMBA_CACHE_DIR=str(tmp_path)))[1:] == [1, 0]
-    changed = "from mnngp.kernels import compiled; compiled._SOURCES = 'other'\n" + SMALL
+    changed = "from mnngp._system import compiled; compiled._SOURCES = 'other'\n" + SMALL
     assert json.loads(python(changed, NUMBA_CACHE_DIR=str(tmp_path)))[1:] == [0, 1]
 
 

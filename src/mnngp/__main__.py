@@ -1,5 +1,5 @@
 """``python -m mnngp``: the command line, where a program's directory is not on the path."""
 
-from mnngp.cli import main
+from mnngp.commands.app import main
 
 main()

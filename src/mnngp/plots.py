@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mnngp import theory
+from mnngp._system.extras import require
 from mnngp.activations import Activation
-from mnngp.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from mnngp import checks
+from mnngp import _validation
+from mnngp._typing import Vector
 from mnngp.activations import Activation, HomogeneousActivation, SmoothActivation
 from mnngp.errors import InputError
 
-Vector = NDArray[np.float64]
 _CRITICAL = 1e-9  # a slope this near to one is one
 # a variance that has no fixed point below this many times the variances of weights and biases has
 # none
@@ -124,7 +124,7 @@ def variance_map(
     2.0
     """
     w, b = _variances(activation, weight_var, bias_var)
-    v = checks.real_array("variance", variance).astype(np.float64)
+    v = _validation.real_array("variance", variance).astype(np.float64)
     if not np.all((v >= 0.0) & np.isfinite(v)):
         raise InputError(f"variance must be finite and at least 0, got {variance!r}")
     result = b + w * _mean_square(activation, v)
@@ -152,9 +152,9 @@ def correlation_map(
     v = (
         _finite(activation, _fixed_variance(activation, w, b))
         if variance is None
-        else checks.real("variance", variance, low=0.0)
+        else _validation.real("variance", variance, low=0.0)
     )
-    result = 1.0 - _distance_map(activation, 1.0 - checks.correlations("rho", rho), w, b, v)
+    result = 1.0 - _distance_map(activation, 1.0 - _validation.correlations("rho", rho), w, b, v)
     return float(result) if np.ndim(rho) == 0 else result
 
 
@@ -256,9 +256,9 @@ def depth_profile(
     (True, '2.1e-07', '1.9e-06')
     """
     w, b = _variances(activation, weight_var, bias_var)
-    count = checks.positive_int("depth", depth)
-    v = checks.real("variance", variance, low=0.0, strict=True)
-    gap = 1.0 - checks.real("correlation", correlation, low=-1.0, high=1.0)
+    count = _validation.positive_int("depth", depth)
+    v = _validation.real("variance", variance, low=0.0, strict=True)
+    gap = 1.0 - _validation.real("correlation", correlation, low=-1.0, high=1.0)
     # The affine map of the inputs is a linear layer: V(v) = v, E[φφ'] = ρ v.
     gap, v = w * v * gap / (b + w * v), b + w * v
     variances, gaps, slopes = [v], [gap], []
@@ -311,7 +311,7 @@ def _variances(activation: Any, weight_var: Any, bias_var: Any) -> tuple[float, 
         raise InputError(
             f"activation must be an activation, such as Maxout(4) or ReLU(), got {activation!r}"
         )
-    return checks.real("weight_var", weight_var, low=0.0, strict=True), checks.real(
+    return _validation.real("weight_var", weight_var, low=0.0, strict=True), _validation.real(
         "bias_var", bias_var, low=0.0
     )
 

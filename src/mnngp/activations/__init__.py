@@ -1,10 +1,10 @@
 """Activations: what one layer does to a pair of correlated Gaussians."""
 
 from mnngp.activations.base import Activation, HomogeneousActivation
-from mnngp.activations.homogeneous import Abs, LeakyReLU, ReLU
 from mnngp.activations.maxout import Maxout
+from mnngp.activations.piecewise import Abs, LeakyReLU, ReLU
 from mnngp.activations.smooth import GELU, Erf, SmoothActivation, Tanh
-from mnngp.activations.table import TabulatedMaxout
+from mnngp.activations.tabulated import TabulatedMaxout
 
 __all__ = [
     "GELU",

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mnngp import checks
+from mnngp import _validation
+from mnngp._typing import Vector
 from mnngp.activations.profile import Profile
-from mnngp.activations.series import Vector
 
 
 class Activation(ABC):
@@ -105,5 +105,5 @@ class HomogeneousActivation(Activation):
 
 
 def _elementwise(function: Any, rho: Any) -> Any:
-    values = function(checks.correlations("rho", rho))
+    values = function(_validation.correlations("rho", rho))
     return float(values) if np.ndim(rho) == 0 else values

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from mnngp.activations.series import Vector
+from mnngp._typing import Vector
 
 RUNGS = 5  # real degrees an octave
 # Where the window W(k) = Φ(log(k/middle)/width) is half open; beyond ``reach`` widths it is as good

@@ -17,10 +17,10 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr, owens_t
 
-from mnngp import checks
+from mnngp import _validation
+from mnngp._typing import Vector
 from mnngp.activations.base import HomogeneousActivation
 from mnngp.activations.profile import Profile, linear_profile
-from mnngp.activations.series import Vector
 from mnngp.errors import MnngpError
 
 _RADIUS = 8.6  # the Gaussian weight is below 1e-16 outside
@@ -49,7 +49,7 @@ class Maxout(HomogeneousActivation):
     rank: int
 
     def __post_init__(self) -> None:
-        checks.positive_int("rank", self.rank)
+        _validation.positive_int("rank", self.rank)
 
     @property
     def profile(self) -> Profile:

@@ -21,7 +21,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from mnngp.activations.series import HALF_RANGE, Series, Vector
+from mnngp._typing import Vector
+from mnngp.activations.chebyshev import HALF_RANGE, Series
 
 _LADDER = 2.0 ** -np.arange(0, 40, 0.5)  # interval ends at which shorter series are kept
 

@@ -22,9 +22,10 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import erf, ndtr
 
+from mnngp._typing import Vector
 from mnngp.activations.base import Activation
 from mnngp.activations.degrees import Degrees
-from mnngp.activations.exact import (
+from mnngp.activations.hermite import (
     ERROR,
     ErrorFunctions,
     Exact,
@@ -32,7 +33,6 @@ from mnngp.activations.exact import (
     GatedLinear,
     hyperbolic_tangent,
 )
-from mnngp.activations.series import Vector
 from mnngp.errors import warn_of_accuracy
 
 _STEP = 1.0 / 64.0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mnngp.extras import require
-from mnngp.files import PICTURES, replacing, writable
+from mnngp._io import PICTURES, replacing, writable
+from mnngp._system.extras import require
 
 if TYPE_CHECKING:
     from mnngp.finite.study import Study
@@ -77,7 +77,7 @@ def converge(
     if plot is not None:
         writable(plot, suffixes=PICTURES)
         require("plots", "matplotlib")
-    from mnngp import progress
+    from mnngp._system import progress
     from mnngp.finite import require_torch
 
     require_torch()

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from mnngp.extras import require
-from mnngp.files import PAGES, writable
+from mnngp._io import PAGES, writable
+from mnngp._system.extras import require
 
 
 def demo(
@@ -23,7 +23,7 @@ def demo(
     from rich.progress import Progress
     from rich.table import Table
 
-    from mnngp import demo as demonstration
+    from mnngp.experiments import demo as demonstration
 
     console = Console()
     data = demonstration.Digits.load()

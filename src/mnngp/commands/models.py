@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
+from mnngp._io import replacing, writable
+from mnngp._system.extras import require
 from mnngp.errors import InputError, ModelFileError, UnavailableError, heard
-from mnngp.extras import require
-from mnngp.files import replacing, writable
 
 # A row is far from those of training if its standard deviation is twice what nearly all of them
 # have when they are left out. Not the largest of them: that may be of a row that stands alone. Of
@@ -72,8 +72,7 @@ def fit(
     frame = data.tables.read(table)
     encoder = data.Encoder.of(frame, target, task, drop or ())
     X, y = encoder.labelled(frame)
-    from mnngp import persistence
-    from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor
+    from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, model_file
 
     model: Any = (MaxoutGPClassifier if encoder.task == "classification" else MaxoutGPRegressor)(
         max_trials=max_trials, random_state=seed, solver=solver
@@ -81,9 +80,7 @@ def fit(
     with heard() as warned:
         model.fit(X, y)
     notes = [*encoder.notes, *(text for _, text in warned)]
-    persistence.save(
-        model, output, table=encoder.as_dict() | {"usual_std": _usual_std(model, seed)}
-    )
+    model_file.save(model, output, table=encoder.as_dict() | {"usual_std": _usual_std(model, seed)})
     left_out = {}
     with contextlib.suppress(UnavailableError):  # there is no factor
         loo = model.loo_

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from mnngp.extras import require
-from mnngp.files import PICTURES, replacing, writable
+from mnngp._io import PICTURES, replacing, writable
+from mnngp._system.extras import require
 
 
 def phase(

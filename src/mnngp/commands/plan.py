@@ -46,13 +46,13 @@ def plan(
     """Time, memory and traffic of a fit, from costs that were measured; the advised solver is
     first.
     """
-    from mnngp import checks
+    from mnngp import _validation
+    from mnngp._system.memory import shown
     from mnngp.errors import InputError
-    from mnngp.memory import shown
-    from mnngp.plan import SOLVERS, Job, duration, plans
+    from mnngp.inference.plan import SOLVERS, Job, duration, plans
 
     if solver is not None:
-        checks.one_of("solver", solver, SOLVERS)
+        _validation.one_of("solver", solver, SOLVERS)
     job = Job(round(n), features, depth, targets, workers, threads, memory, dtype, iterations)
     made = [one for one in plans(job) if solver in (None, one.solver)]
     if not made:

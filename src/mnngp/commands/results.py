@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from mnngp._io import PAGES, replacing, writable
+from mnngp._system.extras import require
 from mnngp.errors import InputError
-from mnngp.extras import require
-from mnngp.files import PAGES, replacing, writable
 
 _SUFFIXES = {"text": ".txt", "csv": ".csv", "markdown": ".md", "latex": ".tex"}
 Run = Annotated[
@@ -59,9 +59,9 @@ def table(
     """Print Table 1: the paper's accuracy, ours with its spread, and the difference in standard
     errors.
     """
-    from mnngp import checks
+    from mnngp import _validation
 
-    style = None if style is None else checks.one_of("format", style, tuple(_SUFFIXES))
+    style = None if style is None else _validation.one_of("format", style, tuple(_SUFFIXES))
     if output is not None:
         wanted = list(_SUFFIXES) if style is None else [style, "text"]
         writable(

@@ -120,7 +120,7 @@ def _run(
     if any(family.kind == "finite" for family in protocol.families):
         finite.require_torch()
     if on_cluster:
-        from mnngp.connection import checked_address, distributed
+        from mnngp._system.connection import checked_address, distributed
 
         distributed()  # or an error
         if cluster["scheduler"] is not None:

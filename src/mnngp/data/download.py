@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mnngp._system.progress import Done, bar
 from mnngp.data import cifar
 from mnngp.data.folder import data_folder
 from mnngp.data.images import located, read_cifar, read_part, what_to_do
 from mnngp.data.published import CIFAR10, Collection, collection
 from mnngp.errors import DataError, InputError, MissingExtraError
-from mnngp.progress import Done, bar
 
 _PATIENCE = 30.0  # seconds without an answer
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp.checks import one_of
+from mnngp._validation import one_of
 from mnngp.data.tables import polars
 from mnngp.errors import InputError, ModelFileError
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp import checks
+from mnngp import _validation
 from mnngp.data import cifar, idx
 from mnngp.data.files import first_right
 from mnngp.data.folder import data_folder
 from mnngp.data.published import CIFAR10, Collection, collection
 from mnngp.errors import DataError
-from mnngp.scaling import Scaling
+from mnngp.estimators.scaling import Scaling
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -95,7 +95,7 @@ def standardised(X: Any) -> NDArray[np.float64]:
     >>> bool(np.allclose((x**2).mean(axis=1), 1.0))
     True
     """
-    pixels = checks.points("X", X)
+    pixels = _validation.points("X", X)
     result = np.empty(pixels.shape)
     for start in range(0, len(pixels), _ROWS):
         rows = pixels[start : start + _ROWS].astype(np.float64)

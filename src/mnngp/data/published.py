@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mnngp.checks import one_of
+from mnngp._validation import one_of
 
 Digests = Mapping[str, str]  # "algorithm:hexadecimal" of each file
 

@@ -29,14 +29,15 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from mnngp import finite
+from mnngp._system import threads
+from mnngp._typing import Matrix
 from mnngp.data import Images, standardised
 from mnngp.errors import MnngpError, NoiseWarning, heard
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.inference.posterior import Posterior
-from mnngp.kernels import layout, sphere, threads
+from mnngp.kernels import layout, sphere
 from mnngp.kernels.points import Points
 
-Matrix = NDArray[Any]
 Labels = NDArray[np.int64]
 Step = Callable[..., None]  # is called now and then, and raises if somebody wants the sweep to end
 Outcome = dict[str, Any]  # the fields of a result that are not known before
@@ -103,8 +104,10 @@ class Prepared:
             for depth in group.depths:
                 start = time.perf_counter()
                 (outcome,) = self._caught(
-                    lambda group=group, depth=depth: [self.infinite.cell(group, depth, step)]
-                )  # type: ignore[misc, union-attr]
+                    lambda group=group, depth=depth: [  # type: ignore[misc]
+                        self.infinite.cell(group, depth, step)  # type: ignore[union-attr]
+                    ]
+                )
                 yield group, depth, outcome, time.perf_counter() - start
 
     def _caught(self, compute: Callable[[], list[Outcome]], count: int = 1) -> list[Outcome]:

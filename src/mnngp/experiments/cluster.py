@@ -37,7 +37,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from mnngp.connection import answered, client_at, compare, distributed, local
+from mnngp._system.connection import answered, client_at, compare, distributed, local
 from mnngp.data import Images
 from mnngp.errors import ClusterError, MissingExtraError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited

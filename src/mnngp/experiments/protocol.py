@@ -49,14 +49,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnngp import checks
+from mnngp import _validation
 from mnngp.data.published import NAMES, collection
 from mnngp.errors import InputError
 from mnngp.finite.schedule import Training
 
 if TYPE_CHECKING:
     from mnngp.activations import Activation
-    from mnngp.kernels.network import DeepKernel
+    from mnngp.kernels.sklearn import DeepKernel
 
 KINDS = ("nngp", "ntk", "finite")
 ACTIVATIONS = ("maxout", "relu", "leaky_relu", "abs", "erf", "tanh", "gelu")
@@ -239,9 +239,11 @@ class Protocol:
         if not isinstance(title, str):
             raise InputError(f"title must be a text, got {title!r}")
         data = _table("data.", mapping)
-        name = checks.one_of("data.name", _needed("data.", data, "name"), tuple(NAMES))
+        name = _validation.one_of("data.name", _needed("data.", data, "name"), tuple(NAMES))
         train = _integers("data.train", _needed("data.", data, "train"))
-        validation = checks.positive_int("data.validation", _needed("data.", data, "validation"))
+        validation = _validation.positive_int(
+            "data.validation", _needed("data.", data, "validation")
+        )
         images = collection(name)
         if max(train) + validation > images.train:
             raise InputError(
@@ -249,7 +251,7 @@ class Protocol:
                 f"training images of {name}, "
                 f"got {max(train)} + {validation}"
             )
-        test = checks.positive_int("data.test", data.get("test", images.test))
+        test = _validation.positive_int("data.test", data.get("test", images.test))
         if test > images.test:
             raise InputError(
                 f"data.test must be at most {images.test}, the test images of {name}, got {test}"
@@ -260,13 +262,13 @@ class Protocol:
             dataset=name,
             train=train,
             validation=validation,
-            repeats=checks.positive_int("data.repeats", data.get("repeats", 1)),
-            seed=checks.seed("data.seed", data.get("seed", 0)),
+            repeats=_validation.positive_int("data.repeats", data.get("repeats", 1)),
+            seed=_validation.seed("data.seed", data.get("seed", 0)),
             test=test,
-            policy=checks.one_of(
+            policy=_validation.one_of(
                 "noise.policy", noise.get("policy", "paper"), ("paper", "relative")
             ),
-            noise_var=checks.real(
+            noise_var=_validation.real(
                 "noise.noise_var", noise.get("noise_var", 1e-10), low=0.0, high=1e6
             ),
             families=_families(mapping, train),
@@ -350,14 +352,14 @@ def _families(mapping: Mapping[str, Any], train: tuple[int, ...]) -> tuple[Famil
 def _family(prefix: str, table: Any, train: tuple[int, ...]) -> Family:
     if not isinstance(table, Mapping):
         raise InputError(f"{prefix[:-1]} must be a table, got {table!r}")
-    kind = checks.one_of(f"{prefix}kind", table.get("kind", "nngp"), KINDS)
+    kind = _validation.one_of(f"{prefix}kind", table.get("kind", "nngp"), KINDS)
     _known(prefix, table, "finite" if kind == "finite" else "family")
     if kind == "finite":
-        activation = checks.one_of(
+        activation = _validation.one_of(
             f"{prefix}activation", table.get("activation", "maxout"), ("maxout",)
         )
     else:
-        activation = checks.one_of(
+        activation = _validation.one_of(
             f"{prefix}activation", _needed(prefix, table, "activation"), ACTIVATIONS
         )
     rank: tuple[int | None, ...] = (None,)
@@ -436,7 +438,7 @@ def _integers(key: str, value: Any, most: int | None = None) -> tuple[int, ...]:
         if isinstance(value, list)
         else {key: value}
     )
-    numbers = {checks.positive_int(name, item) for name, item in items.items()}
+    numbers = {_validation.positive_int(name, item) for name, item in items.items()}
     if most is not None and max(numbers) > most:
         raise InputError(f"{key} must be at most {most:,}, got {max(numbers):,}")
     return tuple(sorted(numbers))
@@ -447,18 +449,18 @@ def _reals(
     value: Any,
     *,
     low: float = 0.0,
-    high: float = checks.LARGEST_VARIANCE,
+    high: float = _validation.LARGEST_VARIANCE,
     strict: bool = False,
 ) -> tuple[float, ...]:
     """A number, several, or a range; ascending and each once."""
 
     def number(name: str, item: Any) -> float:
-        return checks.real(name, item, low=low, high=high, strict=strict)
+        return _validation.real(name, item, low=low, high=high, strict=strict)
 
     if isinstance(value, Mapping):
         _known(f"{key}.", value, "range")
         ends = [number(f"{key}.{end}", _needed(f"{key}.", value, end)) for end in ("from", "to")]
-        count = checks.positive_int(f"{key}.count", _needed(f"{key}.", value, "count"))
+        count = _validation.positive_int(f"{key}.count", _needed(f"{key}.", value, "count"))
         if count > _MOST_CELLS:
             raise InputError(f"{key}.count must be at most {_MOST_CELLS:,}, got {count:,}")
         return tuple(sorted({float(item) for item in np.linspace(ends[0], ends[1], count)}))

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mnngp import __version__
+from mnngp._io import replacing, writable
 from mnngp.errors import InputError, MissingExtraError
 from mnngp.experiments import figures, selection, tables
 from mnngp.experiments.selection import Row
 from mnngp.experiments.tables import NOTHING, dataset_name, network_name, power
-from mnngp.files import replacing, writable
 
 if TYPE_CHECKING:
     from mnngp.experiments.store import Result, Store

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mnngp import __version__
+from mnngp._system import threads
 from mnngp.data import Images
 from mnngp.errors import InputError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.experiments.store import Result, Store, commit, now
-from mnngp.kernels import threads
 
 Finished = list[tuple[str, Result]]  # cells of one group, by their keys
 SMALL = 2048  # training images up to which a cell is one thread's work

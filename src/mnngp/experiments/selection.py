@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from mnngp import checks
+from mnngp import _validation
 from mnngp.errors import InputError
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def rows(results: Iterable[Result], repeats: int | None = None) -> list[Row]:
     results = list(results)
     if repeats is None:
         repeats = max((result.repeat + 1 for result in results), default=1)
-    checks.positive_int("repeats", repeats)
+    _validation.positive_int("repeats", repeats)
     cells: dict[Setting, dict[int, Result]] = defaultdict(dict)
     for result in results:
         if result.repeat >= repeats:

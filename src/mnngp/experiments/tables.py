@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mnngp import checks
+from mnngp import _validation
 from mnngp.experiments.paper import Published, published, table1
 from mnngp.experiments.selection import Candidate, Row, Setting, Spread, row_order
 
@@ -209,7 +209,7 @@ def render(lines: Sequence[Line], style: str = "text") -> str:
         "markdown": as_markdown,
         "latex": as_latex,
     }
-    return styles[checks.one_of("format", style, tuple(styles))](lines)
+    return styles[_validation.one_of("format", style, tuple(styles))](lines)
 
 
 # --- records: every number, unrounded -------------------------------------------------------------

@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from mnngp import checks
+from mnngp import _validation
+from mnngp._system.progress import Done
 from mnngp.activations import Maxout
 from mnngp.activations.maxout import maximum_moment
 from mnngp.errors import InputError
@@ -38,7 +39,6 @@ from mnngp.finite.network import MaxoutNetwork
 from mnngp.finite.sampling import Draws, draw_values, draw_weights, network_seeds, setting
 from mnngp.finite.tangent import analytic, tangent_kernel
 from mnngp.kernels import MaxoutKernel
-from mnngp.progress import Done
 
 Array = NDArray[np.float64]
 WAYS = {"values": draw_values, "weights": draw_weights}
@@ -120,8 +120,8 @@ def agreement(
     >>> found.score < 4.0, found.printed_score > 10.0
     (True, True)
     """
-    way = WAYS[checks.one_of("draw", draw, tuple(WAYS))]
-    if checks.positive_int("networks", networks) < 2:
+    way = WAYS[_validation.one_of("draw", draw, tuple(WAYS))]
+    if _validation.positive_int("networks", networks) < 2:
         raise InputError("networks must be 2 or more, for a standard error, got 1")
     points, *_ = setting(kernel, X)
     if kernel.kind != "nngp":
@@ -225,10 +225,10 @@ def exact_kurtosis(
     """
     points, weight_var, bias_var = setting(kernel, X)
     if np.ndim(width) == 0:
-        checks.positive_int("width", width)
+        _validation.positive_int("width", width)
     else:
         for index, value in enumerate(width):  # type: ignore[arg-type]
-            checks.positive_int(f"width[{index}]", value)
+            _validation.positive_int(f"width[{index}]", value)
         if len(points) > 1:
             raise InputError(
                 f"width must be one number for {len(points)} points, or X a single "
@@ -298,7 +298,7 @@ def tangent_agreement(
     (True, True)
     """
     points, weight_var, bias_var = setting(kernel, X)
-    if checks.positive_int("networks", networks) < 2:
+    if _validation.positive_int("networks", networks) < 2:
         raise InputError("networks must be 2 or more, for a standard error, got 1")
     exact = analytic(kernel)(points)
     _not_zero(np.diag(exact))

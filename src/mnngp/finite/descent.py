@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp import checks
+from mnngp import _validation
+from mnngp._system.progress import Done
 from mnngp.errors import InputError
 from mnngp.finite.network import MaxoutNetwork, input_tensor, real_array
 from mnngp.finite.sampling import network_seeds, setting, weight_count
@@ -32,7 +33,6 @@ from mnngp.finite.tangent import analytic
 from mnngp.finite.training import as_group, predict, train
 from mnngp.inference import GradientFlow
 from mnngp.kernels import MaxoutKernel
-from mnngp.progress import Done
 
 Array = NDArray[np.float64]
 _AT_ONCE = 2**24  # weights of networks that are trained together; there are as many gradients
@@ -77,7 +77,7 @@ def descend(
     >>> print(np.abs(descend(networks, X, y, step=0.2, record=[100], new=X) - y).max().round(2))
     0.0
     """
-    step = checks.real("step", step, low=0.0, strict=True)
+    step = _validation.real("step", step, low=0.0, strict=True)
     networks = as_group(networks)
     numbers = np.asarray(record)
     if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu" or numbers.min() < 0:
@@ -158,7 +158,7 @@ def step_size(tangent: MaxoutKernel, X: Any, resolution: float) -> float:
     points.
     """
     largest = float(np.linalg.eigvalsh(tangent(X))[-1])
-    resolution = checks.real("resolution", resolution, low=0.0, high=2.0, strict=True)
+    resolution = _validation.real("resolution", resolution, low=0.0, high=2.0, strict=True)
     if not resolution < largest * _LONGEST:
         raise InputError(
             "the tangent kernel must not be too small to train with, got a largest eigenvalue of "
@@ -265,11 +265,14 @@ def descent_agreement(
     >>> wide < 0.1 * narrow
     True
     """
-    if checks.positive_int("networks", networks) < 2:
+    if _validation.positive_int("networks", networks) < 2:
         raise InputError("networks must be 2 or more, for a standard error, got 1")
-    width, moments = checks.positive_int("width", width), checks.positive_int("moments", moments)
-    time = checks.real("time", time, low=0.0, strict=True)
-    X, new = setting(kernel, X)[0], checks.points("new", real_array("new", new))
+    width, moments = (
+        _validation.positive_int("width", width),
+        _validation.positive_int("moments", moments),
+    )
+    time = _validation.real("time", time, low=0.0, strict=True)
+    X, new = setting(kernel, X)[0], _validation.points("new", real_array("new", new))
     if new.shape[1] != X.shape[1]:
         raise InputError(f"new must have {X.shape[1]} columns, as many as X, got shape {new.shape}")
     tangent = analytic(kernel)

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnngp import checks
+from mnngp import _validation
 from mnngp.errors import InputError
 from mnngp.kernels import MaxoutKernel
 
@@ -85,8 +85,8 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         sizes = {"width": width, "rank": rank, "depth": depth, "inputs": inputs, "outputs": outputs}
         for name, value in sizes.items():
-            setattr(self, name, checks.positive_int(name, value))
-        self.parametrization = checks.one_of(
+            setattr(self, name, _validation.positive_int(name, value))
+        self.parametrization = _validation.one_of(
             "parametrization", parametrization, ("standard", "ntk")
         )
         kind = torch_dtype(dtype)
@@ -96,7 +96,7 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         if seed is None:
             seed = int(torch.randint(2**63 - 1, (), device="cpu"))
         # of the CPU, so that a seed means the same everywhere
-        generator = torch.Generator().manual_seed(checks.seed("seed", seed))
+        generator = torch.Generator().manual_seed(_validation.seed("seed", seed))
         self.weights, self.biases = torch.nn.ParameterList(), torch.nn.ParameterList()
         for index, (fan_in, deviation) in enumerate(zip(fan_ins, self.deviations, strict=True)):
             shape = (rank, width) if index < depth else (outputs,)
@@ -153,7 +153,7 @@ def torch_dtype(dtype: object) -> torch.dtype:
     """The dtype of that name, or that dtype itself, if networks can have it."""
     if isinstance(dtype, torch.dtype) and dtype in DTYPES.values():
         return dtype
-    return DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
+    return DTYPES[_validation.one_of("dtype", dtype, tuple(DTYPES))]
 
 
 def real_array(name: str, value: Any) -> Array:
@@ -162,7 +162,7 @@ def real_array(name: str, value: Any) -> Array:
         value = value.detach().cpu()
         # NumPy has no bfloat16
         value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-    return checks.real_array(name, value)
+    return _validation.real_array(name, value)
 
 
 def tensor_like(array: Array, like: torch.Tensor) -> torch.Tensor:
@@ -175,7 +175,7 @@ def tensor_like(array: Array, like: torch.Tensor) -> torch.Tensor:
 
 def input_tensor(name: str, value: Any, network: MaxoutNetwork) -> torch.Tensor:
     """Points (points, inputs) as a tensor for the network."""
-    array = checks.points(name, real_array(name, value))
+    array = _validation.points(name, real_array(name, value))
     if array.shape[1] != network.inputs:
         raise InputError(
             f"{name} must have {network.inputs} columns, as many as the network has "
@@ -208,10 +208,10 @@ def _deviations(
     """Standard deviations of the weights and of the biases of each affine map."""
     if weight_std is None and bias_std is None:
         count = len(fan_ins)
-        weights = checks.variances(
+        weights = _validation.variances(
             "weight_var", 1.0 if weight_var is None else weight_var, count, zero=False
         )
-        biases = checks.variances(
+        biases = _validation.variances(
             "bias_var", 0.1 if bias_var is None else bias_var, count, zero=True
         )
         return [
@@ -230,8 +230,8 @@ def _deviations(
             "weight_std is missing: the paper's initialisation takes weight_std and bias_std"
         )
     pair = (
-        checks.real("weight_std", weight_std, low=0.0, strict=True),
-        checks.real("bias_std", bias_std or 0.0, low=0.0),
+        _validation.real("weight_std", weight_std, low=0.0, strict=True),
+        _validation.real("bias_std", bias_std or 0.0, low=0.0),
     )
     return [pair] * len(fan_ins)
 

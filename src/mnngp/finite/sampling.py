@@ -28,11 +28,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnngp import checks
+from mnngp import _validation
+from mnngp._system.progress import Done
 from mnngp.errors import InputError
 from mnngp.finite.network import real_array, torch_dtype
 from mnngp.kernels import MaxoutKernel
-from mnngp.progress import Done
 
 Array = NDArray[np.float64]
 BLOCK = 2**21  # numbers that are held at a time: some megabytes
@@ -90,8 +90,11 @@ def draw_values(
      [1. 1.]]
     """
     points, weight_var, bias_var = setting(kernel, X)
-    width, networks = checks.positive_int("width", width), checks.positive_int("networks", networks)
-    rng = np.random.default_rng(checks.seed("seed", seed))
+    width, networks = (
+        _validation.positive_int("width", width),
+        _validation.positive_int("networks", networks),
+    )
+    rng = np.random.default_rng(_validation.seed("seed", seed))
     # of a layer at a time; narrow networks many at a time
     units = max(1, BLOCK // (len(points) * kernel.rank))
     batch = max(1, min(networks, units // width))
@@ -142,7 +145,10 @@ def draw_weights(
     ((5, 2, 2), (5, 2))
     """
     points, weight_var, bias_var = setting(kernel, X)
-    width, networks = checks.positive_int("width", width), checks.positive_int("networks", networks)
+    width, networks = (
+        _validation.positive_int("width", width),
+        _validation.positive_int("networks", networks),
+    )
     covariances, outputs = (
         np.empty((networks, len(points), len(points))),
         np.empty((networks, len(points))),
@@ -159,7 +165,7 @@ def network_seeds(seed: int, count: int) -> list[int]:
     """Seeds of ``count`` networks that do not overlap."""
     return [
         int(state >> np.uint64(1))
-        for state in np.random.SeedSequence(checks.seed("seed", seed)).generate_state(
+        for state in np.random.SeedSequence(_validation.seed("seed", seed)).generate_state(
             count, np.uint64
         )
     ]
@@ -215,7 +221,7 @@ def passing_network(
     True
     """
     kind = torch_dtype(dtype)
-    generator = torch.Generator().manual_seed(checks.seed("seed", seed))
+    generator = torch.Generator().manual_seed(_validation.seed("seed", seed))
     hidden = torch.tensor(X, dtype=kind, device="cpu")
     last = len(weight_var) - 1
     for index, (w, b) in enumerate(zip(weight_var, bias_var, strict=True)):
@@ -263,8 +269,12 @@ def setting(kernel: MaxoutKernel, X: Any) -> tuple[Array, Array, Array]:
     """The points, and the variances of each affine map."""
     if not isinstance(kernel, MaxoutKernel):
         raise InputError(f"kernel must be a MaxoutKernel, got {kernel!r}")
-    points = np.asarray(checks.points("X", real_array("X", X)), dtype=np.float64)
-    depth = checks.positive_int("depth", kernel.depth)
-    checks.positive_int("rank", kernel.rank)
-    weight_var = checks.variances("weight_var", kernel.weight_var, depth + 1, zero=False)
-    return points, weight_var, checks.variances("bias_var", kernel.bias_var, depth + 1, zero=True)
+    points = np.asarray(_validation.points("X", real_array("X", X)), dtype=np.float64)
+    depth = _validation.positive_int("depth", kernel.depth)
+    _validation.positive_int("rank", kernel.rank)
+    weight_var = _validation.variances("weight_var", kernel.weight_var, depth + 1, zero=False)
+    return (
+        points,
+        weight_var,
+        _validation.variances("bias_var", kernel.bias_var, depth + 1, zero=True),
+    )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mnngp import checks
+from mnngp import _validation
 
 OPTIMIZERS = ("adam", "sgd")
 
@@ -43,15 +43,17 @@ class Training:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
+        _validation.one_of("optimizer", self.optimizer, OPTIMIZERS)
         plain: dict[str, object] = {  # Python's own numbers, in place of NumPy's
-            "learning_rate": checks.real("learning_rate", self.learning_rate, low=0.0, strict=True),
-            "epochs": checks.positive_int("epochs", self.epochs),
-            "batch_size": checks.positive_int("batch_size", self.batch_size),
+            "learning_rate": _validation.real(
+                "learning_rate", self.learning_rate, low=0.0, strict=True
+            ),
+            "epochs": _validation.positive_int("epochs", self.epochs),
+            "batch_size": _validation.positive_int("batch_size", self.batch_size),
             "patience": None
             if self.patience is None
-            else checks.positive_int("patience", self.patience),
-            "seed": checks.seed("seed", self.seed),
+            else _validation.positive_int("patience", self.patience),
+            "seed": _validation.seed("seed", self.seed),
         }
         for name, value in plain.items():
             object.__setattr__(self, name, value)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp import checks
+from mnngp import _validation
+from mnngp._system.progress import Done
 from mnngp.activations import Maxout
 from mnngp.errors import InputError
 from mnngp.finite.convergence import (
@@ -25,7 +26,6 @@ from mnngp.finite.descent import DescentAgreement, descent_agreement, step_size
 from mnngp.finite.sampling import weight_count
 from mnngp.finite.tangent import analytic
 from mnngp.kernels import MaxoutKernel
-from mnngp.progress import Done
 
 Array = NDArray[np.float64]
 Stage = Callable[[str, float], Done]
@@ -146,7 +146,7 @@ def convergence_study(
         A row's draws depend on it and on the row's rank, depth, width and number of networks, not
         on other rows.
     stage : callable
-        Opens a stage of a progress bar, as ``mnngp.progress.bar`` has it.
+        Opens a stage of a progress bar, as ``mnngp._system.progress.bar`` has it.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def convergence_study(
         _distinct(name, values)
         for name, values in (("rank", ranks), ("depth", depths), ("width", widths))
     )
-    networks = checks.positive_int("networks", networks)
+    networks = _validation.positive_int("networks", networks)
     if networks < 2:
         raise InputError("networks must be 2 or more, for a standard error, got 1")
     kernels = [
@@ -172,7 +172,7 @@ def convergence_study(
         for rank in ranks
         for depth in depths
     ]
-    widths, seed = sorted(widths), checks.seed("seed", seed)
+    widths, seed = sorted(widths), _validation.seed("seed", seed)
     limit = (widths[-1] if depths[0] == 1 else 500) if descent_up_to is None else descent_up_to
     given = (circle(ANGLES), np.sin(ANGLES), circle(PLACES))
     if widths[0] <= limit:  # an error now, not when all else is done
@@ -230,4 +230,4 @@ def _distinct(name: str, values: Sequence[int]) -> list[int]:
     """Positive integers, each once; the first stays the first."""
     if len(values) == 0:
         raise InputError(f"{name} must be one or more positive integers, got none")
-    return list(dict.fromkeys(checks.positive_int(name, value) for value in values))
+    return list(dict.fromkeys(_validation.positive_int(name, value) for value in values))

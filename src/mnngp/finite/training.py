@@ -25,12 +25,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnngp import checks
+from mnngp import _validation
+from mnngp._system.progress import Done
 from mnngp.errors import InputError
 from mnngp.finite.network import MaxoutNetwork, real_array, tensor_like
 from mnngp.finite.schedule import Training
 from mnngp.finite.stack import Shape, Stack
-from mnngp.progress import Done
 
 Array = NDArray[Any]
 # points (sets, points, inputs), targets (sets, points, outputs)
@@ -194,7 +194,7 @@ def predict(
     group = as_group(networks)
     points = _points("X", X, group[0].inputs, group)
     if batch_size is not None:
-        batch_size = checks.positive_int("batch_size", batch_size)
+        batch_size = _validation.positive_int("batch_size", batch_size)
     with torch.no_grad():
         parts = _parts(group, 1, len(points))
         result = np.concatenate(
@@ -491,7 +491,9 @@ def _points(name: str, value: Any, columns: int, networks: Sequence[MaxoutNetwor
             f"{name} must have sets of points for equal parts of the {len(networks)} networks, got "
             f"shape {array.shape}"
         )
-    array = checks.points(name, array.reshape(-1, array.shape[2]) if array.ndim == 3 else array)
+    array = _validation.points(
+        name, array.reshape(-1, array.shape[2]) if array.ndim == 3 else array
+    )
     if array.shape[1] != columns:
         raise InputError(
             f"{name} must have {columns} columns, as many as the networks have, got "

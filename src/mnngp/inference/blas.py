@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Matrix = NDArray[Any]
+from mnngp._typing import Matrix
+
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 _get_name = ctypes.pythonapi.PyCapsule_GetName

@@ -15,20 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp import checks
-from mnngp.activations.series import Vector
-from mnngp.connection import compared, versions
+from mnngp import _validation
+from mnngp._system.connection import compared, versions
+from mnngp._typing import Matrix, Vector
 from mnngp.errors import FactorizationError
 from mnngp.inference.cluster import OnCluster, Session
 from mnngp.inference.factor import Inverse, Report, contraction
 from mnngp.inference.large import ConjugateGradients, Iteration, IterationReport, System
 from mnngp.inference.packed import Progress
 from mnngp.inference.tiles import part
-from mnngp.kernels.matrix import correlations
+from mnngp.kernels.evaluate import correlations
 from mnngp.kernels.points import Points
-from mnngp.kernels.structure import Network
+from mnngp.networks.network import Network
 
-Matrix = NDArray[Any]
 _COLUMNS = 512  # right-hand sides at a time
 
 
@@ -52,7 +51,7 @@ class ClusterCholesky(OnCluster):
     block: int = 2048
 
     def __post_init__(self) -> None:
-        checks.positive_int("block", self.block)
+        _validation.positive_int("block", self.block)
         self._check_scheduler()
 
     def __call__(

@@ -7,7 +7,7 @@ all noise variances are a matrix product. With C = K + ν diag(1/w) for observat
     α = C⁻¹y,   d_i = (C⁻¹)_ii,   y_i - α_i/d_i  the prediction without observation i,   1/d_i  its
     variance.
 
-Rows with equal features are one observation, their mean ȳ (``mnngp.observations``). Their spread
+Rows with equal features are one observation, their mean ȳ (``mnngp.inference.observations``). Their spread
 about it tells the noise by itself, whatever the function is: ``S = Σ w (y - ȳ)²`` is ν times a χ²
 variable with one degree of freedom less than there are rows.
 
@@ -29,20 +29,18 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mnngp._system import threads
+from mnngp._typing import Matrix, Vector
 from mnngp.activations import Maxout
-from mnngp.activations.series import Vector
 from mnngp.errors import heard
 from mnngp.inference.factor import contraction
+from mnngp.inference.observations import Observations
 from mnngp.inference.posterior import Posterior, leave_out
-from mnngp.kernels import threads
-from mnngp.kernels.matrix import correlations, standard_deviations
-from mnngp.kernels.network import MaxoutKernel
+from mnngp.kernels.evaluate import correlations, standard_deviations
 from mnngp.kernels.points import Points
-from mnngp.observations import Observations
+from mnngp.kernels.sklearn import MaxoutKernel
 
-Matrix = NDArray[Any]
 # places that kernels are compared on: an eigendecomposition takes less than a tenth of a second
 LARGEST = 700
 FEW = 4  # places below which no kernel can be chosen, only the noise

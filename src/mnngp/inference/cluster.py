@@ -23,10 +23,9 @@ from itertools import pairwise
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mnngp import connection, memory
-from mnngp.connection import (
+from mnngp._system import connection, memory
+from mnngp._system.connection import (
     answered,
     checked_address,
     client_at,
@@ -36,14 +35,14 @@ from mnngp.connection import (
     local,
     versions,
 )
+from mnngp._typing import Matrix
 from mnngp.errors import ClusterError, InputError
 from mnngp.inference.large import ConjugateGradients, Storage
 from mnngp.inference.packed import Progress
 from mnngp.inference.tiles import TILE, Patch, Shape, part
 from mnngp.kernels.points import Points
-from mnngp.kernels.structure import Network
+from mnngp.networks.network import Network
 
-Matrix = NDArray[Any]
 _Value = TypeVar("_Value")
 _ATTEMPTS = 6  # products that fail one after the other
 _CLOSING = 10.0  # seconds for a connection to be closed

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from mnngp.activations.series import Vector
+from mnngp._typing import Vector
 from mnngp.errors import UnavailableError
 from mnngp.inference.factor import Factor
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels import layout
-from mnngp.kernels.gradient import correlations_gradient
+from mnngp.kernels.adjoint import correlations_gradient
 
 
 def log_evidence_gradient(posterior: Posterior) -> Vector:

@@ -22,15 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp.activations.series import Vector
+from mnngp._typing import Matrix, Vector
 from mnngp.errors import FactorizationError, NoiseWarning, warn_of_accuracy
 from mnngp.inference.packed import Packed, Progress
 from mnngp.kernels import layout
-from mnngp.kernels.matrix import distances, packed_correlations
+from mnngp.kernels.evaluate import distances, packed_correlations
 from mnngp.kernels.points import Points
-from mnngp.kernels.structure import Network
+from mnngp.networks.network import Network
 
-Matrix = NDArray[Any]
 _SAMPLE = 512  # points that the contraction is chosen from
 _ATTEMPTS = 12
 # entries of the kernel between new and training points that are held at a time; more if the factor

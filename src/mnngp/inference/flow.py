@@ -18,15 +18,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mnngp import checks
+from mnngp import _validation
+from mnngp._system import threads
+from mnngp._typing import Matrix
 from mnngp.errors import InputError
 from mnngp.inference.posterior import as_targets, draw
-from mnngp.kernels import threads
-from mnngp.kernels.network import DeepKernel
-
-Matrix = NDArray[Any]
+from mnngp.kernels.sklearn import DeepKernel
 
 
 class GradientFlow:
@@ -64,12 +62,12 @@ class GradientFlow:
     def __init__(self, kernel: DeepKernel, X: Any, y: Any, ridge: float = 0.0) -> None:
         if not isinstance(kernel, DeepKernel):
             raise InputError(f"kernel must be a MaxoutKernel or a NetworkKernel, got {kernel!r}")
-        self.ridge = checks.real("ridge", ridge, low=0.0)
+        self.ridge = _validation.real("ridge", ridge, low=0.0)
         self._nngp, self._ntk = (
             type(kernel)(**{**kernel.get_params(), "kind": kind, "dtype": "float64"})
             for kind in ("nngp", "ntk")
         )
-        self._x = np.array(checks.points("X", X))
+        self._x = np.array(_validation.points("X", X))
         self._y, self._flat = as_targets(y, len(self._x))
         with threads.single_blas(9.0 * len(self._x) ** 3):
             self._values, self._vectors = np.linalg.eigh(self._ntk(self._x))
@@ -82,13 +80,13 @@ class GradientFlow:
 
     def mean(self, X: Any, time: float = np.inf) -> Matrix:
         """The mean prediction over initialisations, after training for ``time``."""
-        cross = self._ntk(checks.points("X", X, self._x.shape[1]), self._x)
+        cross = self._ntk(_validation.points("X", X, self._x.shape[1]), self._x)
         result = self._learnt(cross, time) @ (self._vectors.T @ self._y)
         return np.asarray(result[:, 0] if self._flat else result)
 
     def mean_and_covariance(self, X: Any, time: float = np.inf) -> tuple[Matrix, Matrix]:
         """The mean prediction, and the covariance of the predictions over initialisations."""
-        points = checks.points("X", X, self._x.shape[1])
+        points = _validation.points("X", X, self._x.shape[1])
         gain = self._learnt(self._ntk(points, self._x), time)
         mean = gain @ (self._vectors.T @ self._y)
         if self._prior is None:
@@ -102,7 +100,7 @@ class GradientFlow:
 
     def sample(self, X: Any, time: float = np.inf, count: int = 1, seed: Any = None) -> Matrix:
         """Trained networks: (m, count) or (m, targets, count)."""
-        count = checks.positive_int("count", count)
+        count = _validation.positive_int("count", count)
         mean, covariance = self.mean_and_covariance(X, time)
         return draw(mean, covariance, count, seed)
 

@@ -11,15 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mnngp.activations.series import Vector
+from mnngp._typing import Matrix, Vector
 from mnngp.errors import ConvergenceError, FactorizationError
 
-Matrix = NDArray[Any]
 Linear = Callable[[Matrix], Matrix]
 _MARGIN = 0.9  # of the tolerance that is aimed at, for the drift
 

@@ -17,19 +17,19 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp import checks, memory
-from mnngp.activations.series import Vector
+from mnngp import _validation
+from mnngp._system import memory
+from mnngp._typing import Matrix, Vector
 from mnngp.errors import ClusterError, UnavailableError
 from mnngp.inference.factor import Inverse, alive, contraction
 from mnngp.inference.iterative import Convergence, conjugate_gradients
 from mnngp.inference.packed import Progress
 from mnngp.inference.preconditioner import Preconditioner
 from mnngp.inference.tiles import Patch, Shape
-from mnngp.kernels.matrix import correlations
+from mnngp.kernels.evaluate import correlations
 from mnngp.kernels.points import Points
-from mnngp.kernels.structure import Network
+from mnngp.networks.network import Network
 
-Matrix = NDArray[Any]
 HIGHEST_RANK = 512
 # where memory was estimated, not given: without a preconditioner there may be no convergence
 _LOWEST_RANK = 64
@@ -163,10 +163,10 @@ class ConjugateGradients:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.real("tolerance", self.tolerance, low=0.0, high=0.1, strict=True)
-        checks.positive_int("max_iterations", self.max_iterations)
+        _validation.real("tolerance", self.tolerance, low=0.0, high=0.1, strict=True)
+        _validation.positive_int("max_iterations", self.max_iterations)
         if self.rank is not None and self.rank != 0:
-            checks.positive_int("rank", self.rank)
+            _validation.positive_int("rank", self.rank)
         if self.memory is not None:
             memory.as_bytes("memory", self.memory)
 

@@ -12,13 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mnngp.activations.series import Vector
+from mnngp._typing import Matrix, Vector
 from mnngp.inference import blas
 from mnngp.kernels import layout
 
-Matrix = NDArray[Any]
 Progress = Callable[[float], object]
 # columns: as fast as one call, a second or so between two reports at n = 50,000, and little for
 # BLAS to copy

@@ -22,18 +22,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp import checks
-from mnngp.activations.series import Vector
+from mnngp import _validation
+from mnngp._system import threads
+from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError, MnngpError
 from mnngp.inference.factor import Inverse, factorize
 from mnngp.inference.packed import Progress
-from mnngp.kernels import threads
-from mnngp.kernels.matrix import correlations, standard_deviations
-from mnngp.kernels.network import DeepKernel
+from mnngp.kernels.evaluate import correlations, standard_deviations
 from mnngp.kernels.points import Points
-from mnngp.kernels.structure import Network
+from mnngp.kernels.sklearn import DeepKernel
+from mnngp.networks.network import Network
 
-Matrix = NDArray[Any]
 Solver = Callable[[Network, Points, Vector, Vector, Progress | None], Inverse]
 
 
@@ -105,14 +104,16 @@ class Posterior:
     ) -> None:
         if not isinstance(kernel, DeepKernel):
             raise InputError(f"kernel must be a MaxoutKernel or a NetworkKernel, got {kernel!r}")
-        checks.one_of("policy", policy, ("relative", "paper"))
-        checks.real("signal_var", signal_var, low=0.0, high=checks.LARGEST_VARIANCE, strict=True)
+        _validation.one_of("policy", policy, ("relative", "paper"))
+        _validation.real(
+            "signal_var", signal_var, low=0.0, high=_validation.LARGEST_VARIANCE, strict=True
+        )
         if solver is not None and not callable(solver):
             raise InputError(
                 "solver must be None or one of mnngp.inference, such as "
                 f"ConjugateGradients(), got {solver!r}"
             )
-        network, rows = kernel._network(), checks.points("X", X)
+        network, rows = kernel._network(), _validation.points("X", X)
         y, self._flat = as_targets(y, len(rows))
         noise = _noise(noise_var, len(rows))
         self._condition(
@@ -280,12 +281,12 @@ class Posterior:
 
     def sample(self, X: Any, count: int = 1, seed: Any = None) -> Matrix:
         """Functions drawn from the posterior, at new points: (m, count) or (m, targets, count)."""
-        count = checks.positive_int("count", count)
+        count = _validation.positive_int("count", count)
         mean, covariance = self.mean_and_covariance(X)
         return draw(mean, covariance, count, seed)
 
     def _rows(self, X: Any) -> Matrix:
-        return checks.points("X", X, self._points.directions.shape[1])
+        return _validation.points("X", X, self._points.directions.shape[1])
 
     def _sigma(self, x: Points) -> Vector:
         return math.sqrt(self.signal_var) * standard_deviations(self._network, x)
@@ -413,7 +414,7 @@ def draw(mean: Matrix, covariance: Matrix, count: int, seed: Any) -> Matrix:
 
 def as_targets(y: Any, n: int) -> tuple[Matrix, bool]:
     """Targets as a matrix (n, targets), and whether they were a vector."""
-    values = np.asarray(checks.real_array("y", y), dtype=np.float64)
+    values = np.asarray(_validation.real_array("y", y), dtype=np.float64)
     if values.ndim not in (1, 2) or len(values) != n or 0 in values.shape:
         raise InputError(
             f"y must have shape ({n},) or ({n}, targets), a row for each row of X, "
@@ -427,15 +428,15 @@ def as_targets(y: Any, n: int) -> tuple[Matrix, bool]:
 def _noise(noise_var: Any, n: int) -> Vector:
     if np.ndim(noise_var) == 0:
         return np.full(
-            n, checks.real("noise_var", noise_var, low=0.0, high=checks.LARGEST_VARIANCE)
+            n, _validation.real("noise_var", noise_var, low=0.0, high=_validation.LARGEST_VARIANCE)
         )
-    values = np.asarray(checks.real_array("noise_var", noise_var), dtype=np.float64)
+    values = np.asarray(_validation.real_array("noise_var", noise_var), dtype=np.float64)
     if values.shape != (n,):
         raise InputError(f"noise_var must be a number or {n} numbers, got shape {values.shape}")
-    right = (values >= 0.0) & (values <= checks.LARGEST_VARIANCE)
+    right = (values >= 0.0) & (values <= _validation.LARGEST_VARIANCE)
     if not right.all():
         raise InputError(
-            f"noise_var must be from 0 to {checks.LARGEST_VARIANCE:g}, got {values[~right][0]:g} "
+            f"noise_var must be from 0 to {_validation.LARGEST_VARIANCE:g}, got {values[~right][0]:g} "
             f"at {int(np.argmin(right))}"
         )
     return values

@@ -23,9 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from mnngp.activations.series import Vector
+from mnngp._typing import Matrix, Vector
 
-Matrix = NDArray[Any]
 Columns = Callable[[NDArray[np.int64]], Matrix]
 _BLOCK = 64  # pivots drawn together
 _ENOUGH = 1e-14  # share of the diagonal below which what is left is rounding

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mnngp import memory
+from mnngp._system import memory
 from mnngp.errors import InputError
 from mnngp.inference.large import ConjugateGradients
 
@@ -58,7 +58,7 @@ def solver_of(solver: Any, n: int, dtype: Any) -> Any:
         return None
     if chosen == "cg":
         return ConjugateGradients()
-    from mnngp.connection import distributed
+    from mnngp._system.connection import distributed
     from mnngp.inference.cluster import ClusterConjugateGradients
 
     distributed()  # or an error, before any work

@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mnngp.kernels import threads
-from mnngp.kernels.matrix import correlations
+from mnngp._system import threads
+from mnngp._typing import Matrix
+from mnngp.kernels.evaluate import correlations
 from mnngp.kernels.points import Points
-from mnngp.kernels.structure import Network
+from mnngp.networks.network import Network
 
-Matrix = NDArray[Any]
 # points: a tile of 8 MB, computed at full speed, and still in the cache for its transposed product
 TILE = 1024
 

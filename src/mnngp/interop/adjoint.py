@@ -1,7 +1,7 @@
 """The compiled recursion over matrices, forward and backward.
 
 Forward is the core's. Backward takes the derivative of a number in the kernel to those in the
-cosines and in what each point has (scale, a, p, r): the adjoint of ``strips.advance``. A strip goes
+cosines and in what each point has (scale, a, p, r): the adjoint of ``forward.advance``. A strip goes
 through the layers once more while it is in cache, and back.
 """
 
@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from mnngp.kernels import recursion, strips
-from mnngp.kernels.compiled import compiled
-from mnngp.kernels.strips import Array, Program, Tables
+from mnngp._system.compiled import compiled
+from mnngp._typing import Array
+from mnngp.kernels import blocks, forward
+from mnngp.kernels.forward import Program, Tables
 
 
 @compiled
@@ -40,7 +41,7 @@ def push(
     mirror image.
     """
     for k in range(batch_first, batch_last):
-        recursion.transform(
+        blocks.transform(
             cosines[k],
             cosines[k, :0],
             out[k],
@@ -50,7 +51,7 @@ def push(
             last if symmetric else out.shape[2],
             0,
             0,
-            recursion.LEFT if symmetric else recursion.ALL,
+            blocks.LEFT if symmetric else blocks.ALL,
             symmetric,
             True,
             False,
@@ -218,7 +219,7 @@ def push_strip(
     width = us.shape[1]
     for step in range(program.kind.shape[0]):
         value, slope, u, t = values[step], slopes[step], us[step + 1], ts[step + 1]
-        strips.homogeneous_values(
+        forward.homogeneous_values(
             program,
             step,
             us[step],
@@ -271,7 +272,7 @@ def pull_back(
     """
     two = out.dtype.type(2.0)
     half = out.dtype.type(0.5)
-    steps, size = program.kind.shape[0], recursion.STRIP
+    steps, size = program.kind.shape[0], blocks.STRIP
     way = np.zeros((5, steps + 1, size), out.dtype)
     buffer = np.empty((5, size), out.dtype)
     for k in range(batch_first, batch_last):
@@ -284,7 +285,7 @@ def pull_back(
                 us, ts, values = way[0, :, :width], way[1, :, :width], way[2, :, :width]
                 slopes, bends = way[3, :, :width], way[4, :, :width]
                 work, gu, gt = buffer[2, :width], buffer[3, :width], buffer[4, :width]
-                recursion.distances(
+                blocks.distances(
                     cosines[k, i, left:right], i, left, row_points[k], col_points[k], refine, us[0]
                 )
                 push_strip(

@@ -19,15 +19,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import Function
 
+from mnngp._system import threads
 from mnngp.activations.profile import Profile, linear_profile
 from mnngp.interop import autograd, recursion
 from mnngp.interop.adjoint import pull_back, push
 from mnngp.interop.recursion import Points
-from mnngp.kernels import strips, threads
-from mnngp.kernels.layers import Step
+from mnngp.kernels import forward
+from mnngp.kernels.blocks import REFINE
+from mnngp.kernels.forward import Program, Tables
+from mnngp.kernels.pointwise import Step
 from mnngp.kernels.program import pack
-from mnngp.kernels.recursion import REFINE
-from mnngp.kernels.strips import Program, Tables
 
 _TASK = 64  # rows a thread takes at a time
 # The work at a layer of a pair, in what ``threads`` counts: threads are started for more than some
@@ -233,8 +234,10 @@ def _refine(dtype: np.dtype[Any]) -> Any:
 def _program(rank: int, depth: int, dtype: np.dtype[Any], tangent: bool, order: int) -> Program:
     """The layers for the compiled loops, with the terms that this many derivatives need."""
     profile = recursion.profile(rank)
-    first, later = (strips.LINEAR, strips.LINEAR) if profile.linear else (strips.WHOLE, strips.NEAR)
-    steps = [_step(strips.LINEAR, linear_profile(), 1.0)] if tangent else []
+    first, later = (
+        (forward.LINEAR, forward.LINEAR) if profile.linear else (forward.WHOLE, forward.NEAR)
+    )
+    steps = [_step(forward.LINEAR, linear_profile(), 1.0)] if tangent else []
     steps += [_step(first, profile, 1.0)] + [_step(later, profile, 0.5)] * (depth - 1)
     return pack(steps, dtype, order=max(order, int(tangent)))
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from mnngp import checks
+from mnngp import _validation
 from mnngp.errors import InputError, MissingExtraError, ScaleError
-from mnngp.kernels.network import MaxoutKernel as CoreKernel
+from mnngp.kernels.sklearn import MaxoutKernel as CoreKernel
 
 try:
     import torch
@@ -122,11 +122,11 @@ class MaxoutKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         lengthscale_prior: Prior | None = None,
         lengthscale_constraint: Interval | None = None,
     ) -> None:
-        checks.positive_int("depth", depth)
-        checks.positive_int("rank", rank)
-        checks.one_of("kind", kind, ("nngp", "ntk"))
+        _validation.positive_int("depth", depth)
+        _validation.positive_int("rank", rank)
+        _validation.one_of("kind", kind, ("nngp", "ntk"))
         if ard_num_dims is not None:
-            checks.positive_int("ard_num_dims", ard_num_dims)
+            _validation.positive_int("ard_num_dims", ard_num_dims)
         elif lengthscale_prior is not None or lengthscale_constraint is not None:
             raise InputError(
                 "lengthscale_prior and lengthscale_constraint need ard_num_dims: "
@@ -492,9 +492,9 @@ def _first(constraint: Any, value: Any) -> Any:
 def _tensor(name: str, value: Any) -> Tensor:
     """Variances as a tensor of real numbers: one number, or one for each batch."""
     if isinstance(value, list | tuple | np.ndarray) and np.ndim(value):
-        value = torch.from_numpy(np.array(checks.real_array(name, value), dtype=np.float64))
+        value = torch.from_numpy(np.array(_validation.real_array(name, value), dtype=np.float64))
     elif not torch.is_tensor(value):
-        value = checks.real(name, value, low=0.0, high=checks.LARGEST_VARIANCE)
+        value = _validation.real(name, value, low=0.0, high=_validation.LARGEST_VARIANCE)
     return torch.as_tensor(value, dtype=torch.float64 if not torch.is_tensor(value) else None)
 
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import Function
 
+from mnngp._system.compiled import compiled
+from mnngp._typing import Array
 from mnngp.interop import autograd, recursion
 from mnngp.interop.recursion import Points
-from mnngp.kernels.compiled import compiled
-from mnngp.kernels.strips import Array
 
 
 def points(x: Tensor, weight_var: Tensor, bias_var: Tensor, rank: int, depth: int) -> Points:

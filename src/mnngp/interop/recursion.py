@@ -23,10 +23,10 @@ from torch import Tensor
 from torch.autograd import Function
 
 from mnngp.activations import Maxout
+from mnngp.activations.chebyshev import HALF_RANGE
 from mnngp.activations.profile import Profile
-from mnngp.activations.series import HALF_RANGE
+from mnngp.kernels.blocks import REFINE
 from mnngp.kernels.program import TOLERANCE
-from mnngp.kernels.recursion import REFINE
 
 _CHUNK = 1 << 14  # numbers whose series are summed at a time: they stay in cache
 # The core's settings, by PyTorch's names; half precision is computed as single.
@@ -163,10 +163,10 @@ class Distance(Function):  # type: ignore[misc]
     def jvp(ctx: Any, rows_move: Tensor | None, cols_move: Tensor | None) -> Tensor:
         rows, cols = ctx.saved_tensors
         moves = [
-            -0.5 * (one @ other.mT)
+            -0.5 * (one @ other.mT)  # type: ignore[union-attr]
             for one, other in ((rows_move, cols), (rows, cols_move))
             if None not in (one, other)
-        ]  # type: ignore[union-attr]
+        ]
         return sum(moves[1:], moves[0])
 
     @staticmethod

@@ -1,5 +1,5 @@
 """Kernels: from activations to covariance matrices."""
 
-from mnngp.kernels.network import MaxoutKernel, NetworkKernel
+from mnngp.kernels.sklearn import MaxoutKernel, NetworkKernel
 
 __all__ = ["MaxoutKernel", "NetworkKernel"]

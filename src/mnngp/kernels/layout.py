@@ -16,14 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mnngp.kernels.recursion import ALL, LEFT, RIGHT
+from mnngp._typing import Matrix
+from mnngp.kernels.blocks import ALL, LEFT, RIGHT
 
-Matrix = NDArray[Any]
 # rows a thread takes at a time: enough for a matrix product at full speed, few enough to balance
 TASK = 192
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp.activations.series import Vector
+from mnngp._system import threads
+from mnngp._typing import Vector
 from mnngp.errors import ScaleError
-from mnngp.kernels import threads
 
 _CHUNK = 1 << 16  # numbers converted at a time, to keep temporary memory small
 

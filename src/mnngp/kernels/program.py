@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mnngp._typing import Matrix, Vector
+from mnngp.activations.chebyshev import HALF_RANGE, Series
 from mnngp.activations.degrees import RUNGS
-from mnngp.activations.series import HALF_RANGE, Series, Vector
 from mnngp.errors import MnngpError
-from mnngp.kernels import strips
-from mnngp.kernels.layers import Step
-from mnngp.kernels.strips import Program, Tables
+from mnngp.kernels import forward
+from mnngp.kernels.forward import Program, Tables
+from mnngp.kernels.pointwise import Step
 
-Floats = NDArray[Any]
 TOLERANCE = {np.dtype(np.float64): 1e-15, np.dtype(np.float32): 3e-8}
 
 
@@ -34,7 +33,7 @@ class _Packer:
         self.length += len(coefficients)
         return start, self.length
 
-    def packed(self, dtype: np.dtype[Any]) -> Floats:
+    def packed(self, dtype: np.dtype[Any]) -> Matrix:
         return np.concatenate([*self.parts, np.zeros(1)]).astype(dtype)
 
 
@@ -48,7 +47,7 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
     kind = np.array([step.kind for step in steps], dtype=np.int64)
     stretch, fall = np.zeros(count), np.zeros(count)
     power, power_terms = np.zeros((count, 2, 17)), np.zeros(count, dtype=np.int64)
-    span = np.zeros((count, strips.SERIES, 2), dtype=np.int64)
+    span = np.zeros((count, forward.SERIES, 2), dtype=np.int64)
     deviation_span, ladder = (
         np.zeros((count, 2), dtype=np.int64),
         np.zeros((count, 3), dtype=np.int64),
@@ -56,12 +55,12 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
     packer, deviations = _Packer(), 0
     for index, step in enumerate(steps):
         where = span[index]
-        if step.kind == strips.TABLE:
-            where[strips.TABLE_VALUES] = packer.add(step.table, padded=False)
+        if step.kind == forward.TABLE:
+            where[forward.TABLE_VALUES] = packer.add(step.table, padded=False)
         elif step.expansion is not None:
             degrees = step.expansion.degrees
-            where[strips.HERMITE_REFERENCE] = packer.add(step.reference, padded=False)
-            where[strips.HERMITE_DEGREES] = packer.add(
+            where[forward.HERMITE_REFERENCE] = packer.add(step.reference, padded=False)
+            where[forward.HERMITE_DEGREES] = packer.add(
                 np.minimum(degrees.values, np.finfo(dtype).max / 4.0), padded=False
             )
             ladder[index] = degrees.whole, RUNGS, degrees.odd
@@ -70,7 +69,7 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
         elif step.profile is not None:
             names = ("near", "near_slope")[: order + 1]
             near = [getattr(step.profile, name).chopped(tolerance) for name in names]
-            if step.kind == strips.NEAR:
+            if step.kind == forward.NEAR:
                 reach = float(np.sqrt(step.reach))
                 near = [step.profile.shorter(name, reach, tolerance) for name in names]
                 power_terms[index], power[index] = _powers(near)
@@ -80,11 +79,11 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
                     for series in (step.profile.far, step.profile.far_slope)[: order + 1]
                 ]
                 far += [far[1].slope] if order > 1 else []
-                where[strips.H : strips.H + len(far)] = [
+                where[forward.H : forward.H + len(far)] = [
                     packer.add(series.coefficients) for series in far
                 ]
             near += [near[1].slope] if order > 1 else []
-            where[strips.G : strips.G + len(near)] = [
+            where[forward.G : forward.G + len(near)] = [
                 packer.add(series.coefficients) for series in near
             ]
             stretch[index], fall[index] = 2.0 / near[0].upper, step.profile.fall / 2.0
@@ -116,7 +115,7 @@ def _powers(series: Sequence[Series]) -> tuple[int, Vector]:
 
 def tables(steps: Sequence[Step], part: slice, dtype: np.dtype[Any]) -> Tables:
     """The per-point numbers of the steps, for the points of ``part``."""
-    deviations = [step.deviation[:, part] for step in steps if step.kind == strips.HERMITE]
+    deviations = [step.deviation[:, part] for step in steps if step.kind == forward.HERMITE]
     empty = np.empty((0, len(steps[0].a[part])))
     a, p, r = (
         np.stack([getattr(step, name)[part] for step in steps]).astype(dtype)
@@ -141,7 +140,7 @@ def collapse(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> P
         """Distances and tangents behind the network, for distances before it."""
         many = Tables(*(np.repeat(part, len(u), axis=1) for part in one_point))
         distance, theta = u.copy(), np.zeros_like(u)
-        strips.advance(
+        forward.advance(
             program, one_point, many, 0, 0, tangent, distance, theta, *np.empty((5, len(u)))
         )
         return distance, theta
@@ -152,29 +151,35 @@ def collapse(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> P
             raise MnngpError("distances underflow")
         return np.sqrt(u / behind)
 
-    span = np.zeros((1, strips.SERIES, 2), dtype=np.int64)
+    span = np.zeros((1, forward.SERIES, 2), dtype=np.int64)
     packer = _Packer()
     sides = {
-        (strips.G, strips.G_SLOPE): np.square,
-        (strips.H, strips.H_SLOPE): lambda c: 1.0 - np.square(c),
+        (forward.G, forward.G_SLOPE): np.square,
+        (forward.H, forward.H_SLOPE): lambda c: 1.0 - np.square(c),
     }
     try:
         for (row, tangent_row), to_u in sides.items():
             series = Series.fit(
-                lambda s, f=to_u: shrinkage(f(s)), HALF_RANGE, tolerance=TOLERANCE[dtype], most=128
-            )  # type: ignore[misc]
+                lambda s, f=to_u: shrinkage(f(s)),  # type: ignore[misc]
+                HALF_RANGE,
+                tolerance=TOLERANCE[dtype],
+                most=128,
+            )
             if np.abs(series.coefficients).max() ** 2 > 1e-8 * np.finfo(dtype).max:
                 return None  # the squared series would overflow
             span[0, row] = packer.add(series.coefficients)
             if tangent:
                 series = Series.fit(
-                    lambda s, f=to_u: run(f(s))[1], HALF_RANGE, tolerance=TOLERANCE[dtype], most=128
-                )  # type: ignore[misc]
+                    lambda s, f=to_u: run(f(s))[1],  # type: ignore[misc]
+                    HALF_RANGE,
+                    tolerance=TOLERANCE[dtype],
+                    most=128,
+                )
                 span[0, tangent_row] = packer.add(series.coefficients)
     except MnngpError:
         return None
     return Program(
-        kind=np.array([strips.COLLAPSED]),
+        kind=np.array([forward.COLLAPSED]),
         stretch=np.array([2.0 / HALF_RANGE], dtype=dtype),
         fall=np.zeros(1, dtype=dtype),
         power=np.zeros((1, 2, 17), dtype=dtype),

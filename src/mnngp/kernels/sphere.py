@@ -15,23 +15,23 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp.activations.series import Series, Vector
+from mnngp._system import threads
+from mnngp._system.compiled import compiled
+from mnngp._typing import Array, Matrix, Vector
+from mnngp.activations.chebyshev import Series
 from mnngp.errors import MnngpError
-from mnngp.kernels import layout, recursion, threads
-from mnngp.kernels.compiled import compiled
-from mnngp.kernels.layers import inputs, walk
+from mnngp.kernels import blocks, layout
+from mnngp.kernels.blocks import ALL, STRIP, distances, wanted
+from mnngp.kernels.forward import Program, Tables, advance, chebyshev
 from mnngp.kernels.points import Points
+from mnngp.kernels.pointwise import inputs, walk
 from mnngp.kernels.program import pack, tables
-from mnngp.kernels.recursion import ALL, STRIP, distances, wanted
-from mnngp.kernels.strips import Array, Program, Tables, advance, chebyshev
-from mnngp.kernels.structure import Network
+from mnngp.networks.network import Network
 
-Matrix = NDArray[Any]
 Window = tuple[float, float]
 _FLOAT = np.dtype(np.float64)
 _SAMPLE = 1 << 20  # pairs that a window is chosen from
@@ -202,7 +202,7 @@ def _angles(panel: layout.Panel, x: Points, y: Points, out: Matrix) -> None:
         panel.part,
         x.directions,
         y.directions,
-        recursion.REFINE[_FLOAT],
+        blocks.REFINE[_FLOAT],
         _arcsine(),
     )
 

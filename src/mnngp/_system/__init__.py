@@ -1,0 +1,1 @@
+"""The machine: memory, threads, compiled code, progress bars, optional packages, clusters."""

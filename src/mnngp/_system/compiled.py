@@ -1,0 +1,54 @@
+"""How loops are compiled: by Numba, without the GIL, and kept on disk between processes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core.caching import FunctionCache
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _fingerprint() -> str:
+    """A hash of all sources that compiled code stands in."""
+    digest = hashlib.sha256()
+    for source in sorted((Path(__file__).parents[1] / "kernels").glob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+_SOURCES = _fingerprint()
+
+
+class _PackageCache(FunctionCache):  # type: ignore[misc]
+    """Numba's disk cache, less two of its traps.
+
+    It notices a change of the file that a function stands in, but not of those that its callees
+    stand in: after an update, old code would run. And it lets a full or read-only disk end the
+    call.
+    """
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        return (*super()._index_key(sig, codegen), _SOURCES)
+
+    @contextlib.contextmanager
+    def _guard_against_spurious_io_errors(self) -> Iterator[None]:
+        with contextlib.suppress(OSError):
+            yield
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile ``function`` on first call, for the types that it is called with.
+
+    ``contract`` lets multiplications and additions be fused; no other liberty is taken with
+    floating point: the order of sums, zeros, infinities and NaN are as written.
+    """
+    dispatcher = numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy")(function)
+    with contextlib.suppress(RuntimeError):  # no folder can be written: compile in every process
+        dispatcher._cache = _PackageCache(function)
+    return dispatcher  # type: ignore[no-any-return]

@@ -1,0 +1,217 @@
+"""Training data as a Gaussian process sees it: one row a place, with the mean of what was observed
+there, and how often.
+
+Rows with equal features are observations of the same function value. Merging them changes no
+prediction (with noise σ², w observations are one observation of their mean with noise σ²/w), makes
+n smaller and a singular covariance regular, and makes a sample weight of two the same as a row
+given twice, also when hyperparameters are chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnngp._typing import Matrix, Vector
+
+Integers = NDArray[np.int64]
+_CHUNK = 1 << 14  # rows compared at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Places, what was observed there, and how often.
+
+    Attributes
+    ----------
+    X : array (places, d)
+    y : array (places, targets)
+        The weighted mean of the targets at each place.
+    weight : array (places,)
+        The sum of the sample weights.
+    within : array (places, targets)
+        The weighted mean square of the targets about that mean.
+    part : array (places,)
+        The weight that is left out of each place at a time, when what is left has to predict it.
+        Where rows with equal features are a sample of what may be seen there, that is one row's.
+        Where they may be copies (a bootstrap sample, oversampling) it is the whole place's: a copy
+        must not vouch for its original.
+    place : array (rows,)
+        Which place each row of the data belongs to.
+    row : array (rows,)
+        Its number in the data; rows of weight zero are left out.
+    row_y, row_weight : arrays (rows, targets), (rows,)
+        Its targets and weight.
+    """
+
+    X: Matrix
+    y: Matrix
+    weight: Vector
+    within: Matrix
+    part: Vector
+    place: Integers
+    row: Integers
+    row_y: Matrix
+    row_weight: Vector
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    @property
+    def mean_weight(self) -> float:
+        """Of an observation: a row, or copies of one."""
+        return float(np.mean(self.part))
+
+    @property
+    def spread(self) -> Matrix:
+        """The weighted sum of squares about the mean of each place (places, targets): χ² times the
+        noise variance.
+        """
+        return self.weight[:, None] * self.within
+
+    @property
+    def conflict(self) -> tuple[int, int] | None:
+        """Two rows of the data with equal features and different targets, if there are any."""
+        _, first = np.unique(self.place, return_index=True)
+        other = np.flatnonzero(np.any(self.row_y != self.row_y[first[self.place]], axis=1))
+        return (
+            (int(self.row[first[self.place[other[0]]]]), int(self.row[other[0]]))
+            if len(other)
+            else None
+        )
+
+    @property
+    def repeats(self) -> Vector:
+        """Its degrees of freedom: the rows of each place beyond the first, if they are observations
+        of their own.
+        """
+        return np.rint(self.weight / self.part) - 1.0
+
+    @staticmethod
+    def of(X: Matrix, y: Matrix, sample_weight: Vector | None = None) -> Observations:
+        """Merge the rows of ``X`` that are equal; ``y`` is (n, targets)."""
+        weight: Vector = np.ones(len(X)) if sample_weight is None else sample_weight
+        row = np.flatnonzero(weight > 0.0)
+        if len(row) < len(X):
+            X, y, weight = X[row], y[row], weight[row]
+        first, place = _equal_rows(X)
+        if len(first) == len(X):  # nothing to merge: the common case, without a copy
+            return Observations(X, y, weight, np.zeros_like(y), weight, place, row, y, weight)
+        total = np.bincount(place, weights=weight).astype(np.float64)
+        mean = _means(y, weight, total, place)
+        within = _means((y - mean[place]) ** 2, weight, total, place)
+        part = total / _observations(X[first], y, place)
+        return Observations(X[first], mean, total, within, part, place, row, y, weight)
+
+    def standardized(self, offset: Vector, unit: Vector) -> Observations:
+        """With targets in other units, and never in the caller's memory."""
+        y = (self.y - offset) / unit
+        if self.row_y is self.y:  # nothing was merged: every row is a place, without any spread
+            return replace(self, y=y, row_y=y)
+        return replace(self, y=y, within=self.within / unit**2, row_y=(self.row_y - offset) / unit)
+
+    def subset(self, chosen: Integers) -> Observations:
+        """Some of the places, in ascending order, as if they were all."""
+        number = np.full(len(self), -1)
+        number[chosen] = np.arange(len(chosen))
+        rows = np.flatnonzero(number[self.place] >= 0)
+        return Observations(
+            self.X[chosen],
+            self.y[chosen],
+            self.weight[chosen],
+            self.within[chosen],
+            self.part[chosen],
+            number[self.place[rows]],
+            self.row[rows],
+            self.row_y[rows],
+            self.row_weight[rows],
+        )
+
+    def log_density_within(self, noise_var: float) -> float:
+        """What the rows add to the log evidence of the places: their density about the mean of
+        their place.
+
+        Without noise equal rows say the same thing once.
+        """
+        if len(self.row) == len(self) or noise_var == 0.0:
+            return 0.0
+        targets = self.y.shape[1]
+        rows, places = (
+            np.log(2.0 * np.pi * noise_var / self.row_weight),
+            np.log(2.0 * np.pi * noise_var / self.weight),
+        )
+        spread = np.sum(self.weight[:, None] * self.within)
+        return float(0.5 * targets * (places.sum() - rows.sum()) - 0.5 * spread / noise_var)
+
+
+def _means(values: Matrix, weight: Vector, total: Vector, place: Integers) -> Matrix:
+    """The weighted mean over the rows of each place."""
+    return np.stack(
+        [np.bincount(place, weights=weight * column) / total for column in values.T], axis=1
+    )
+
+
+def _observations(X: Matrix, y: Matrix, place: Integers) -> Integers:
+    """How many of the rows at each place are observations of their own, and not copies of another.
+    ``X`` is that of the places.
+
+    Rows with the same targets are copies if the targets have many values: observations would not
+    agree to the last digit. If they have few (labels), rows that agree are copies too, unless
+    others often disagree, or rows are equal by chance.
+    """
+    rows = np.column_stack([place.astype(np.float64), y])
+    distinct, count = (
+        np.unique(np.unique(rows, axis=0)[:, 0], return_counts=True)[1],
+        np.bincount(place),
+    )
+    values = np.unique(y, axis=0, return_counts=True)[1]
+    many = np.sum((values / len(y)) ** 2) < 0.05
+    if many or not (np.sum(distinct > 1) >= 0.05 * np.sum(count > 1) or _equal_by_chance(X, count)):
+        return np.asarray(distinct)
+    return np.asarray(count)
+
+
+def _equal_by_chance(X: Matrix, count: Integers) -> bool:
+    """Whether rows are equal because there are few that could be: places have many rows each, or
+    columns have few values.
+
+    The latter if independent columns, with values that agree as often as those of two different
+    places do, would make more than a hundredth of the equal pairs that there are. (Columns depend
+    on each other, so there are more. Continuous ones make none.)
+    """
+    places, total = len(X), float(count.sum())
+    if total >= 5.0 * places:
+        return True
+    pairs, chance = float(np.sum(count * (count - 1.0))), total**2
+    for column in X.T:
+        if chance < 0.01 * pairs:
+            return False
+        same = np.unique(column, return_counts=True)[1].astype(np.float64)
+        chance *= float(np.sum(same * (same - 1.0))) / max(1.0, places * (places - 1.0))
+    return chance >= 0.01 * pairs
+
+
+def _equal_rows(X: Matrix) -> tuple[Integers, Integers]:
+    """The first row of each group of equal rows (in the order of appearance), and the group of each
+    row.
+
+    Equal rows have equal inner products with any vector, so only those that agree in one are
+    compared.
+    """
+    n = len(X)
+    mark = np.zeros(n)
+    direction: Vector = np.random.default_rng(0).standard_normal((X.shape[1],))
+    for column, factor in enumerate(direction):
+        mark += factor * X[:, column]  # in this order for every row; BLAS may take another for each
+    order = np.argsort(mark, kind="stable")
+    alike = np.flatnonzero(mark[order[1:]] == mark[order[:-1]])
+    begins = np.full(n, True)  # a group of equal rows, which are neighbours in order
+    for start in range(0, len(alike), _CHUNK):
+        part = alike[start : start + _CHUNK]
+        begins[part + 1] = np.any(X[order[part]] != X[order[part + 1]], axis=1)
+    group = np.empty(n, dtype=np.int64)
+    group[order] = order[begins][np.cumsum(begins) - 1]
+    first, inverse = np.unique(group, return_inverse=True)
+    return first.astype(np.int64), inverse.astype(np.int64)

@@ -1,0 +1,309 @@
+"""What a fit will take, before it starts: time, memory and traffic, from costs that were measured.
+
+For n points of d features, L layers, k right-hand sides (the targets and an intercept), W workers
+of T threads, with the costs of one thread (``costs.json``, made by ``benchmarks/large.py``) and E =
+n²/2 entries:
+
+    entry      = entry + feature · d + layer · (L + 1)               seconds to compute an entry of
+    the kernel cholesky   = E · entry + factor · n³/3 iteration  = E · (product + column · k)
+    kept tiles;  + E · entry · (the share that is computed anew) cg         = E · entry · (the share
+    that is kept) + n r · entry + root · n r² + I · (iteration + 4 root · n r k)
+
+Work on E is divided by W · T · ``efficiency``; what the client does (the terms with the
+preconditioner's rank r) by its own T. A cluster adds ``task`` seconds for each task, and the
+vectors' way over the network. The number of iterations I depends on the data and the noise above
+all; ``iterations`` and ``growth`` are the benchmark's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from mnngp import _validation
+from mnngp._system import memory
+from mnngp.errors import InputError
+
+SOLVERS = ("cholesky", "cg", "dask", "dask-cholesky")
+BLOCK = 2048  # of Dask's Cholesky factorisation
+_TASKS = 4  # patches a worker, each of which runs one task at a time, with all its threads
+_TILE = 1024
+_RANK = 512
+_KEPT_SHARE = 0.4
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of one thread for each kind of work, and what is assumed of a cluster.
+
+    Attributes
+    ----------
+    entry, feature, layer : float
+        For an entry of the kernel: whatever it is, for each feature, for each layer.
+    factor : float
+        For a multiplication and addition of the Cholesky factorisation, with the solves behind it.
+    product, column : float
+        For an entry of a product with kept tiles, and for each right-hand side.
+    root : float
+        For a multiplication and addition with the preconditioner.
+    iterations, growth : float
+        ``iterations · (n / 10,000)^growth`` iterations.
+    task : float
+        For Dask's scheduler to handle a task.
+    efficiency : float
+        Share of a thread's speed that is left when all work: assumed.
+    bandwidth : float
+        Bytes a second into or out of a worker: assumed, 10 Gbit/s.
+    """
+
+    entry: float
+    feature: float
+    layer: float
+    factor: float
+    product: float
+    column: float
+    root: float
+    iterations: float
+    growth: float
+    task: float
+    efficiency: float = 0.8
+    bandwidth: float = 1.25e9
+
+
+@cache
+def measured() -> Costs:
+    """The costs that come with the package."""
+    known = json.loads(files("mnngp.inference").joinpath("costs.json").read_text(encoding="utf-8"))[
+        "costs"
+    ]
+    return Costs(**known)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be fitted, and where.
+
+    Parameters
+    ----------
+    n, features, depth, targets : int
+        Of the data and the network.
+    workers, threads : int
+        Workers, and threads of each. With one worker the plan is for this machine.
+    memory : int or str
+        Of each worker (and of the client).
+    dtype : "float64" or "float32"
+    iterations : int, optional
+        Of conjugate gradients, if you know better than the benchmark.
+    """
+
+    n: int
+    features: int
+    depth: int = 5
+    targets: int = 1
+    workers: int = 1
+    threads: int = 1
+    memory: int | str = "16GB"
+    dtype: str = "float64"
+    iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("n", "features", "depth", "targets", "workers", "threads"):
+            _validation.positive_int(name, getattr(self, name))
+        if self.iterations is not None:
+            _validation.positive_int("iterations", self.iterations)
+        _validation.one_of("dtype", self.dtype, ("float64", "float32"))
+        if memory.as_bytes("memory", self.memory) == 0:
+            raise InputError(f"memory must be above zero, got {self.memory!r}")
+
+    @property
+    def bytes(self) -> int:
+        return memory.as_bytes("memory", self.memory)
+
+    @property
+    def item(self) -> int:
+        return 8 if self.dtype == "float64" else 4
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one solver would take.
+
+    Attributes
+    ----------
+    solver : str
+    seconds : float
+    parts : dict
+        Where the seconds go.
+    worker_memory, client_memory : float
+        Bytes at most; of a fit on one machine both are in the same process.
+    traffic : float
+        Bytes over the network in all.
+    kept : float
+        Share of the kernel that stays in memory; the rest is computed anew in every iteration.
+    iterations : int
+        Zero for a factorisation.
+    fits : bool
+        Whether the memory is enough.
+    """
+
+    solver: str
+    seconds: float
+    parts: dict[str, float]
+    worker_memory: float
+    client_memory: float
+    traffic: float
+    kept: float
+    iterations: int
+    fits: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        line = (
+            f"{self.solver}: about {duration(self.seconds)}, {memory.shown(self.worker_memory)} a "
+            "worker"
+        )
+        if self.solver.startswith("dask"):
+            line += f", {memory.shown(self.client_memory)} on the client, {memory.shown(self.traffic)} over the network"
+        if self.iterations:
+            tiles = "kept" if self.kept == 1.0 else "computed anew in every iteration"
+            if 0.0 < self.kept < 1.0:
+                tiles = f"{100.0 * self.kept:.0f} % kept, the rest computed anew in every iteration"
+            line += f"; {self.iterations} iterations, the kernel is {tiles}"
+        return line + ("" if self.fits else "; it does not fit into the memory")
+
+
+def plans(job: Job, costs: Costs | None = None) -> list[Plan]:
+    """What each solver would take that the job can have: the best that fits is first.
+
+    Examples
+    --------
+    >>> best, *others = plans(Job(n=20_000, features=784, memory="8GB"))
+    >>> best.fits, {plan.solver for plan in [best, *others]} == {"cg", "cholesky"}
+    (True, True)
+    """
+    costs = costs or measured()
+    made = [_iterative(job, costs), (_cholesky if job.workers == 1 else _blocked)(job, costs)]
+    return sorted(made, key=lambda plan: (not plan.fits, plan.seconds))
+
+
+def here(solver: str, n: int, features: int, depth: int, targets: int, dtype: Any) -> str:
+    """What a fit on this machine, with its free memory and threads, will take; for people."""
+    from mnngp._system import threads
+
+    job = Job(n, features, depth, targets, 1, threads.count(), memory.available(), str(dtype))
+    return next(
+        (f"n = {n:,}; {plan}" for plan in plans(job) if plan.solver == solver),
+        f"n = {n:,}; on a cluster",
+    )
+
+
+def _entry(job: Job, costs: Costs) -> float:
+    return costs.entry + costs.feature * job.features + costs.layer * (job.depth + 1)
+
+
+def _speed(job: Job, costs: Costs) -> float:
+    """Threads' worth of work done at a time, by all workers."""
+    total = job.workers * job.threads
+    return total * (costs.efficiency if total > 1 else 1.0)
+
+
+def _cholesky(job: Job, costs: Costs) -> Plan:
+    n, speed = float(job.n), _speed(job, costs)
+    parts = {
+        "kernel": 0.5 * n * n * _entry(job, costs) / speed,
+        "factorisation": costs.factor * n**3 / 3.0 / speed,
+    }
+    need = 0.5 * job.item * n * n * (1.0 + 1.0 / 32.0) + 2.0 * 8.0 * n * job.features
+    return Plan("cholesky", sum(parts.values()), parts, need, need, 0.0, 1.0, 0, need <= job.bytes)
+
+
+def _iterative(job: Job, costs: Costs) -> Plan:
+    n, k, cluster = float(job.n), job.targets + 1, job.workers > 1
+    entries, entry, speed = 0.5 * n * n, _entry(job, costs), _speed(job, costs)
+    own = job.threads * (costs.efficiency if job.threads > 1 else 1.0)  # the client's
+    rank = min(_RANK, job.n // 8, job.bytes // 2 // (64 * job.n))
+    iterations = job.iterations or max(1, round(costs.iterations * (n / 1e4) ** costs.growth))
+    points, vectors, root = 8.0 * n * job.features, 6.0 * 8.0 * n * k, 16.0 * n * rank
+    room = (
+        job.workers * max(0.0, _KEPT_SHARE * job.bytes - points)
+        if cluster
+        else max(0.0, 0.5 * job.bytes - root)
+    )
+    kept = min(1.0, room / (job.item * entries))
+    anew = entries * entry * (1.0 - kept)
+    parts = {
+        "kernel": entries * entry * kept / speed,
+        "preconditioner": (n * rank * entry + costs.root * n * rank**2) / own,
+        "products": iterations * (entries * (costs.product + costs.column * k) + anew) / speed,
+        "preconditioning": iterations * 4.0 * costs.root * n * rank * k / own,
+    }
+    working = 4.0 * 8.0 * _TILE**2 * job.threads
+    traffic = 0.0
+    if cluster:
+        rows = max(
+            2.0, math.sqrt(2.0 * _TASKS * job.workers), n * math.sqrt(job.item / (0.1 * job.bytes))
+        )
+        rows = min(rows, max(2.0, n / _TILE))
+        patches = 0.5 * rows * (rows + 1.0)
+        # the vectors to each patch, and both its products to two sums
+        among = patches * 2.0 * (n / rows) * k * 8.0 * 3.0
+        traffic = iterations * (among + 2.0 * 8.0 * n * k) + points * min(job.workers, rows)
+        parts["scheduling"] = iterations * costs.task * (patches + rows)
+        parts["network"] = iterations * (among / job.workers + 2.0 * 8.0 * n * k) / costs.bandwidth
+        worker = kept * job.item * entries / job.workers + points + vectors / 3.0 + working
+    else:
+        worker = kept * job.item * entries + root + 2.0 * points + vectors + working
+    client = 2.0 * points + root + vectors if cluster else worker
+    fits = worker <= job.bytes and client <= job.bytes
+    name = "dask" if cluster else "cg"
+    return Plan(name, sum(parts.values()), parts, worker, client, traffic, kept, iterations, fits)
+
+
+def _blocked(job: Job, costs: Costs) -> Plan:
+    """Dask's Cholesky factorisation: a task for each product of two blocks, and blocks that
+    travel.
+    """
+    n, speed = float(job.n), _speed(job, costs)
+    blocks = n / BLOCK
+    products = blocks**3 / 6.0 + blocks**2
+    traffic = products * 8.0 * BLOCK**2  # about one of two blocks is elsewhere
+    parts = {
+        "kernel": 0.5 * n * n * _entry(job, costs) / speed,
+        # general products, where LAPACK uses symmetry
+        "factorisation": 2.0 * costs.factor * n**3 / 3.0 / speed,
+        "scheduling": costs.task * products * 2.0,
+        "network": traffic / job.workers / costs.bandwidth,
+    }
+    worker = 3.0 * 8.0 * n * n / job.workers + 8.0 * n * job.features
+    client = 2.0 * 8.0 * n * job.features
+    fits = worker <= 0.6 * job.bytes and client <= job.bytes
+    return Plan("dask-cholesky", sum(parts.values()), parts, worker, client, traffic, 1.0, 0, fits)
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    Examples
+    --------
+    >>> duration(90.0), duration(7200.0), duration(1e6)
+    ('90 s', '2 hours', '12 days')
+    """
+    for unit, word in (
+        (86400.0 * 365.0, "years"),
+        (86400.0, "days"),
+        (3600.0, "hours"),
+        (60.0, "minutes"),
+    ):
+        if seconds >= 2.0 * unit:
+            return (
+                f"{seconds / unit:.2g} {word}"
+                if seconds < 100.0 * unit
+                else f"{seconds / unit:,.0f} {word}"
+            )
+    return f"{seconds:.2g} s" if seconds < 100.0 else f"{seconds:.0f} s"
