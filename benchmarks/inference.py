@@ -268,7 +268,7 @@ def estimate(X: np.ndarray) -> float:
         )
         points, _ = kernel._points(Scaling.of("sphere", X[:n], None)(X[:n]), None)
         packed = Packed(n, np.float64)
-        entries = timed(packed_correlations, kernel._network(), points, packed.memory)
+        entries = timed(packed_correlations, kernel.network, points, packed.memory)
         packed.add_to_diagonal(np.full(n, MODEL["noise_var"]))
         seconds = entries * (len(X) / n) ** 2 + timed(packed.factor) * (len(X) / n) ** 3
     return seconds

@@ -66,7 +66,7 @@ def run(n: int) -> dict:
     X = make_inputs(n + 1000, FEATURES, "unequal")
     y = np.tanh(X[:n, :TARGETS] + X[:n, TARGETS : 2 * TARGETS])
     kernel = MaxoutKernel(**MODEL)
-    network = kernel._network()
+    network = kernel.network
     points = Points.of("X", X[:n], np.dtype(np.float64))
     correlations(network, points.subset(np.arange(300)), points.subset(np.arange(300)))  # compiles
     base = peak()
@@ -125,7 +125,7 @@ def entries() -> list[dict]:
         points = Points.of("X", make_inputs(4096, d, "unequal"), np.dtype(np.float64))
         rows, cols = points.subset(np.arange(2048)), points.subset(np.arange(2048, 4096))
         for depth in (1, 5, 20):
-            network = MaxoutKernel(**{**MODEL, "depth": depth})._network()
+            network = MaxoutKernel(**{**MODEL, "depth": depth}).network
             correlations(network, rows, cols)
             best = min(seconds(correlations, network, rows, cols)[0] for _ in range(3))
             result.append({"features": d, "depth": depth, "seconds": best / 2048**2})

@@ -369,7 +369,7 @@ def test_what_is_added_follows_the_contraction(monkeypatch):
     X = np.repeat(np.random.default_rng(0).normal(size=(40, 3)), 2, axis=0)
     kernel = MaxoutKernel(1, 2)
     monkeypatch.setattr(factor, "contraction", lambda network, x: 0.07)
-    network, (x, _) = kernel._network(), kernel._points(X, None)
+    network, (x, _) = kernel.network, kernel._points(X, None)
     with pytest.warns(AccuracyWarning, match="was added"):
         result = factor.factorize(network, x, np.full(80, 3.0), np.zeros(80))
     kappa = result.report.contraction

@@ -43,8 +43,8 @@ def test_packed_against_dense(n, dtype, block, monkeypatch):
     kernel = MaxoutKernel(3, 3, dtype=dtype)
     x, _ = kernel._points(rng.normal(size=(n, 5)), None)
     matrix = Packed(n, dtype)
-    packed_correlations(kernel._network(), x, matrix.memory)
-    dense = correlations(kernel._network(), x).astype(np.float64) + 0.1 * np.eye(n)
+    packed_correlations(kernel.network, x, matrix.memory)
+    dense = correlations(kernel.network, x).astype(np.float64) + 0.1 * np.eye(n)
     matrix.add_to_diagonal(np.full(n, 0.1))
     assert matrix.memory.size == n * (n + 1) // 2
     np.testing.assert_allclose(matrix.diagonal(), np.diag(dense), rtol=1e-6)
@@ -84,9 +84,9 @@ def test_packed_in_several_passes(monkeypatch):
         kernel = NetworkKernel([Maxout(3), Erf(), ReLU()], kind=kind)
         x, _ = kernel._points(X, None)
         once, cut = Packed(101, "float64"), Packed(101, "float64")
-        packed_correlations(kernel._network(), x, once.memory)
+        packed_correlations(kernel.network, x, once.memory)
         monkeypatch.setattr(matrix_module, "_TABLE_BYTES", 1)
-        packed_correlations(kernel._network(), x, cut.memory)
+        packed_correlations(kernel.network, x, cut.memory)
         monkeypatch.undo()
         np.testing.assert_allclose(cut.memory, once.memory, rtol=1e-14)
 
@@ -411,7 +411,7 @@ def test_neither_remedy_alone_is_enough_in_the_ordered_phase(table, depth):
     """
     X, y, _ = table
     kernel = MaxoutKernel(depth, 2, 0.1, 0.34)
-    u = distances(kernel._network(), kernel._points(X, None)[0]).mean()
+    u = distances(kernel.network, kernel._points(X, None)[0]).mean()
 
     def plain(signal):
         matrix, noise = signal * kernel(X), 1e-10
@@ -454,7 +454,7 @@ def test_a_prior_without_any_variation_is_said():
 def test_contraction_is_one_where_points_are_apart():
     kernel = MaxoutKernel(1, 2)
     x, _ = kernel._points(np.random.default_rng(0).normal(size=(50, 10)) * 10.0, None)
-    assert contraction(kernel._network(), x) == 1.0
+    assert contraction(kernel.network, x) == 1.0
 
 
 # --- noise, and what is said about it -------------------------------------------------------------

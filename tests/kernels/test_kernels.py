@@ -118,7 +118,7 @@ def test_the_short_cut_for_equal_lengths_is_exact(monkeypatch, rank, kind):
         100, rank, weight_var=Maxout(rank).critical_weight_var, bias_var=0.05, kind=kind
     )
     quick = dict(kernel.path(X, depths=(1, 5, 21, 100)))
-    used = evaluate._collapsed(kernel._network(), np.ones(3), [100])
+    used = evaluate._collapsed(kernel.network, np.ones(3), [100])
     assert used is not None
     monkeypatch.setattr(evaluate, "_collapsed", lambda *_: None)
     for depth, K in kernel.path(X, depths=(1, 5, 21, 100)):
@@ -126,10 +126,10 @@ def test_the_short_cut_for_equal_lengths_is_exact(monkeypatch, rank, kind):
 
 
 def test_no_bias_takes_the_short_cut_for_any_lengths():
-    network = MaxoutKernel(5, 3, bias_var=0.0)._network()
+    network = MaxoutKernel(5, 3, bias_var=0.0).network
     assert evaluate._collapsed(network, np.array([1.0, 2.0, 0.0]), [5]) is not None
     assert (
-        evaluate._collapsed(MaxoutKernel(5, 3, bias_var=0.1)._network(), np.array([1.0, 2.0]), [5])
+        evaluate._collapsed(MaxoutKernel(5, 3, bias_var=0.1).network, np.array([1.0, 2.0]), [5])
         is None
     )
 
@@ -261,7 +261,7 @@ def test_distances_keep_their_relative_accuracy_in_the_ordered_phase():
     depth, w, b = 100, 0.1, 0.34
     kernel = MaxoutKernel(depth, 2, weight_var=w, bias_var=b)
     points = Points.of("X", X, np.dtype(float))
-    steps = list(walk(inputs(points.square_lengths), kernel._network().layers))
+    steps = list(walk(inputs(points.square_lengths), kernel.network.layers))
     program, table = (
         pack(steps, np.dtype(float), order=0),
         tables(steps, slice(None), np.dtype(float)),
@@ -536,7 +536,7 @@ def test_distances_of_a_smooth_network_keep_their_relative_accuracy_in_the_order
     kernel = NetworkKernel([Erf()] * depth, w, b)
     with mpmath.workdps(250):
         _, _, exact = exact_erf_network(X, depth, w, b)
-    found = evaluate.distances(kernel._network(), Points.of("X", X, np.dtype(float)))
+    found = evaluate.distances(kernel.network, Points.of("X", X, np.dtype(float)))
     for i in range(4):
         for j in range(i):
             assert 0.0 < exact[i, j] < 1e-50

@@ -66,7 +66,7 @@ def test_angles_against_high_precision():
 @pytest.mark.parametrize("keep", [True, False])
 def test_curves_against_the_recursion(kernel, keep):
     x = points()
-    network, n = kernel._network(), len(x)
+    network, n = kernel.network, len(x)
     window = sphere.window(x.subset(np.arange(60, 120)), x.subset(np.arange(60)))
     assert 0.1 < window[0] < window[1] < 1.5  # copies and opposites are outside
     ball = sphere.on_sphere(x, window, keep=keep)
@@ -90,7 +90,7 @@ def test_curves_against_the_recursion(kernel, keep):
 
 
 def test_without_a_series_everything_goes_through_the_layers(monkeypatch):
-    x, network = points(), MaxoutKernel(13, 3, 1.5, 0.2)._network()
+    x, network = points(), MaxoutKernel(13, 3, 1.5, 0.2).network
     monkeypatch.setattr(sphere, "_FITS", ())
     sphere.curve.cache_clear()
     ball = sphere.on_sphere(x, sphere.window(x, x))
@@ -106,7 +106,7 @@ def test_deep_and_chaotic_smooth_networks_need_a_short_series():
     """
     x = points(40)
     window = sphere.window(x, x)
-    network = NetworkKernel([Tanh()] * 100, 3.1413793103448278, 0.9655172413793104)._network()
+    network = NetworkKernel([Tanh()] * 100, 3.1413793103448278, 0.9655172413793104).network
     assert len(sphere.curve(network, 1.0, window).series) < 130
     memory = np.empty(layout.packed_shape(40))
     packed_correlations(network, sphere.on_sphere(x, window), memory)
@@ -123,9 +123,9 @@ def test_one_pair_and_one_point():
         few = points(6).subset(np.array([0, 5, 3])[:n])
         ball = sphere.on_sphere(few, sphere.window(few, few))
         memory = np.empty(layout.packed_shape(n))
-        packed_correlations(kernel._network(), ball, memory)
+        packed_correlations(kernel.network, ball, memory)
         np.testing.assert_allclose(
-            unpacked(memory, n), correlations(kernel._network(), few), atol=1e-14
+            unpacked(memory, n), correlations(kernel.network, few), atol=1e-14
         )
 
 
@@ -141,5 +141,5 @@ def test_float32_goes_the_usual_way():
     single = Points(x.directions.astype(np.float32), x.square_lengths)
     ball = sphere.Sphere(single.directions, single.square_lengths, (0.1, 1.5))
     np.testing.assert_array_equal(
-        distances(kernel._network(), ball), distances(kernel._network(), single)
+        distances(kernel.network, ball), distances(kernel.network, single)
     )

@@ -833,7 +833,7 @@ def _inverse(header: dict[str, Any], arrays: dict[str, Array], kernel: MaxoutKer
     points = Points(arrays["directions"], arrays["square_lengths"])
     system = System(
         ConjugateGradients(),
-        kernel._network(),
+        kernel.network,
         points,
         kappa,
         noise / (kappa * arrays["deviation"] ** 2),

@@ -207,7 +207,7 @@ class Spectrum:
     @staticmethod
     def of(kernel: MaxoutKernel, points: Points, data: Observations) -> Spectrum:
         """Take the kernel apart, in the distance form where all its correlations are near one."""
-        network = kernel._network()
+        network = kernel.network
         kappa = contraction(network, points)
         deviation = standard_deviations(network, points)
         unit = kappa * float(np.mean(deviation**2)) * data.mean_weight or 1.0
@@ -395,7 +395,7 @@ def default(fixed: Mapping[str, Any], data: Observations, objective: Objective) 
     trial = plain(fixed)
     if objective.ratio is not None:
         return replace(trial, noise_ratio=objective.ratio)
-    network = trial.kernel("float64")._network()
+    network = trial.kernel("float64").network
     points = Points.of("X", data.X, np.dtype(np.float64))
     scale = (
         contraction(network, points)

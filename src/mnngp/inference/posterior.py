@@ -113,7 +113,7 @@ class Posterior:
                 "solver must be None or one of mnngp.inference, such as "
                 f"ConjugateGradients(), got {solver!r}"
             )
-        network, rows = kernel._network(), _validation.points("X", X)
+        network, rows = kernel.network, _validation.points("X", X)
         y, self._flat = as_targets(y, len(rows))
         noise = _noise(noise_var, len(rows))
         self._condition(
@@ -155,7 +155,7 @@ class Posterior:
         solver: Solver | None,
         progress: Progress | None,
     ) -> None:
-        self.kernel, self.signal_var, self._network = kernel, float(signal_var), kernel._network()
+        self.kernel, self.signal_var, self._network = kernel, float(signal_var), kernel.network
         self._points, self._y = points, y
         with threads.single_blas(len(points) ** 3 / 3.0):
             deviation = math.sqrt(self.signal_var) * standard_deviations(self._network, points)
@@ -188,7 +188,7 @@ class Posterior:
     ) -> Posterior:
         """A posterior of which everything that takes long is known already."""
         self = cls.__new__(cls)
-        self.kernel, self.signal_var, self._network = kernel, signal_var, kernel._network()
+        self.kernel, self.signal_var, self._network = kernel, signal_var, kernel.network
         self._points, self._y, self._flat, self._factor = points, y, False, factor
         self._deviation, self._alpha, self._beta, self._t, self._c = deviation, alpha, beta, t, c
         self._precision = precision

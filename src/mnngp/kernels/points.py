@@ -33,6 +33,10 @@ class Points:
     def __len__(self) -> int:
         return len(self.square_lengths)
 
+    def __getitem__(self, rows: slice) -> Points:
+        """Some consecutive points, without a copy."""
+        return Points(self.directions[rows], self.square_lengths[rows])
+
     def subset(self, chosen: NDArray[np.int64]) -> Points:
         """Some of the points."""
         return Points(self.directions[chosen], self.square_lengths[chosen])

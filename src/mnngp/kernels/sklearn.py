@@ -181,6 +181,11 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         pairs[..., 1] = np.maximum(np.minimum(pairs[..., 1], largest), pairs[..., 0])
         return pairs
 
+    @property
+    def network(self) -> Network:
+        """The network whose kernel this is, as data; its parameters are checked on the way."""
+        return self._network()
+
     # --- from parameters to the engine ------------------------------------------------------------
 
     def _network(self, depth: int | None = None) -> Network:
