@@ -143,7 +143,7 @@ class KernelMatrix(Function):  # type: ignore[misc]
         cosines, out = parts[0].new_empty(many.shape), parts[0].new_empty(many.shape)
         many.evaluate(many.flat(cosines), many.flat(out))
         if symmetric:  # to the last bit what ``diagonal`` says
-            points = fallback.points(parts[0], *parts[2:], network.units)
+            points = fallback.points(parts[0], parts[2], parts[3], network.units)
             own = fallback.diagonal(points, network.units, tangent=network.tangent)
             out.diagonal(dim1=-2, dim2=-1).copy_(own)
         ctx.save_for_backward(cosines, *parts)
