@@ -1203,7 +1203,7 @@ def test_names_rows_and_scales_in_damaged_parquet(tmp_path):
     """Whichever byte is changed: they are the same, or it is an error."""
     frame = pl.DataFrame({"first": range(9), "price": pl.Series(range(9)).cast(pl.Decimal(9, 2))})
     content = parquet(frame)
-    scheme = content.index(b"ARROW:schema")  # from where polars 1.21 takes the scale
+    scheme = content.index(b"ARROW:schema")  # from where polars 1.28 takes the scale
     noticed = 0
     for position, byte in enumerate(content):
         for value in {byte ^ 1, byte ^ 8, (byte + 1) % 256}:

@@ -96,11 +96,9 @@ def _parquet(library: Any, path: Path) -> pl.DataFrame:
     data = path.read_bytes()
     rows, names = parquet.check(data)
     frame: pl.DataFrame = library.read_parquet(io.BytesIO(data), hive_partitioning=False)
-    if frame.columns != names or any(len(column) != rows for column in frame):
+    if (frame.height, frame.columns) != (rows, names):
         raise parquet.DamagedError("not all of its columns and rows can be read")
-    text = library.col(library.String, library.Categorical).cast(library.String)
-    text = text.cast(library.Binary).cast(library.String)  # is it UTF-8? polars 1.21 does not look
-    return frame.with_columns(text.cast(library.Categorical))
+    return frame.with_columns(library.col(library.String).cast(library.Categorical))
 
 
 def _text(library: Any, path: Path) -> pl.DataFrame:
