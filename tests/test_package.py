@@ -80,6 +80,7 @@ ORDER = [
     "data.folder",
     "data.images",
     "data.download",
+    "data.parquet",
     "data.tables",
     "data.encoder",
     "data",

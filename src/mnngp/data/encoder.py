@@ -723,6 +723,9 @@ def _date_hint(column: pl.Series) -> str | None:
 def _cell(column: pl.Series, where: pl.Series) -> str:
     """The first of the cells, and its row."""
     row = int(np.flatnonzero(where.to_numpy())[0])
+    if column.dtype in (polars().Date, polars().Datetime):  # Python's end with the year 9999
+        unit: Any = getattr(column.dtype, "time_unit", "D")
+        return f"{np.datetime64(column.to_physical()[row], unit)} (row {row + 1})"
     value = column[row]
     return f"{value!r} (row {row + 1})" if isinstance(value, str) else f"{value} (row {row + 1})"
 

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mnngp.data import parquet
 from mnngp.errors import DataError, InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ def read(path: str | os.PathLike[str]) -> pl.DataFrame:
         frame = _parquet(library, path) if suffix in PARQUET else _text(library, path)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (library.exceptions.PolarsError, library.exceptions.PanicException) as error:
+    except (
+        parquet.DamagedError,
+        library.exceptions.PolarsError,
+        library.exceptions.PanicException,
+    ) as error:
         reason = str(error).strip().partition("\n")[0]
         raise DataError(f"{path} is damaged or not a table: {reason}") from error
     if frame.width == 0 or frame.height == 0:
@@ -88,8 +93,11 @@ def read(path: str | os.PathLike[str]) -> pl.DataFrame:
 
 
 def _parquet(library: Any, path: Path) -> pl.DataFrame:
-    with path.open("rb") as file:  # a path would be searched for * and ?
-        frame: pl.DataFrame = library.read_parquet(file, hive_partitioning=False)
+    data = path.read_bytes()
+    rows, names = parquet.check(data)
+    frame: pl.DataFrame = library.read_parquet(io.BytesIO(data), hive_partitioning=False)
+    if (frame.height, frame.columns) != (rows, names):
+        raise parquet.DamagedError("not all of its columns and rows can be read")
     return frame.with_columns(library.col(library.String).cast(library.Categorical))
 
 
