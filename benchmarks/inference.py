@@ -32,7 +32,7 @@ from scipy.linalg.lapack import dpftrf, dpftrs, dtrttf, spftrf, spftrs, strttf
 from threadpoolctl import threadpool_info
 
 import mnngp
-from mnngp.estimators.scaling import Scaling
+from mnngp.estimators.features import Scaling
 from mnngp.inference.packed import Packed
 from mnngp.kernels.evaluate import packed_correlations
 

@@ -304,7 +304,7 @@ def test_fit_and_predict_labels(wine):
     assert (wine / "out.TSV").read_text().replace("\t", ",") == result.stdout.replace('"', "")
     model = mnngp.load(wine / "model.mnngp")
     encoder = mnngp.data.Encoder.from_dict(
-        {key: model._table[key] for key in model._table if key != "usual_std"}
+        {key: model.table_[key] for key in model.table_ if key != "usual_std"}
     )
     probability = model.predict_proba(encoder.encode(mnngp.data.tables.read(wine / "new.csv")))
     # to the last bit: CSV has all digits
@@ -506,10 +506,10 @@ def test_extrapolations_of_labels_are_told(wine):
 def test_model_files_of_version_0_1_still_predict(people):
     """They know neither the range of a column nor how sure predictions usually are."""
     model = mnngp.load(people / "model.mnngp")
-    old = model._table | {
+    old = model.table_ | {
         "columns": [
             {key: column[key] for key in column if key not in ("low", "high")}
-            for column in model._table["columns"]
+            for column in model.table_["columns"]
         ]
     }
     del old["usual_std"]
@@ -521,11 +521,11 @@ def test_model_files_of_version_0_1_still_predict(people):
     assert len(predicted) == 1
     for table, complaint in (
         (
-            model._table | {"usual_std": "1"},
+            model.table_ | {"usual_std": "1"},
             "usual_std must be a finite number at least 0, got '1'",
         ),
         (
-            model._table | {"usual_std": -1.0},
+            model.table_ | {"usual_std": -1.0},
             "usual_std must be a finite number at least 0, got -1.0",
         ),
         ({}, "the encoder must have the keys"),

@@ -116,9 +116,9 @@ def test_a_cell_is_a_network_that_was_trained_by_itself(results):
     train(network, standardised(digits.X[chosen]), targets, Training(**TRAINING, seed=order))
     outputs = predict(network, standardised(digits.X[held_out]))
     assert cell.validation_accuracy == np.mean(outputs.argmax(axis=1) == digits.y[held_out])
-    evidence = cells.Evidence(outputs.astype(float), digits.y[held_out])
+    evidence = cells.SoftmaxLoss(outputs.astype(float), digits.y[held_out])
     assert cell.validation_log_loss == pytest.approx(
-        evidence.log_loss(evidence.sharpness()), rel=1e-5
+        evidence(evidence.sharpness()), rel=1e-5
     )
     assert cell.training == "adam, learning rate 0.003, 30 epochs, batches of 32"
 

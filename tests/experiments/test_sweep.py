@@ -217,11 +217,11 @@ def test_accuracies_are_those_of_a_plain_posterior(many, digits):
             posterior.noise_var[0],
             posterior.report.attempts,
         )
-        sharpness = cells.Evidence(means[0], labels[0]).sharpness()
+        sharpness = cells.SoftmaxLoss(means[0], labels[0]).sharpness()
         for mean, label, found in zip(
             means, labels, (result.validation_log_loss, result.test_log_loss), strict=True
         ):
-            assert found == pytest.approx(cells.Evidence(mean, label).log_loss(sharpness), rel=1e-6)
+            assert found == pytest.approx(cells.SoftmaxLoss(mean, label)(sharpness), rel=1e-6)
 
 
 def test_what_a_result_says(many):
@@ -257,23 +257,23 @@ def test_log_loss_is_the_least_there_is(many):
     mean = rng.normal(size=(500, 10))
     labels = (mean + 0.7 * rng.normal(size=mean.shape)).argmax(axis=1)
     for scale in (1e-12, 1.0, 1e12):
-        evidence = cells.Evidence(scale * mean, labels)
+        evidence = cells.SoftmaxLoss(scale * mean, labels)
         best = minimize_scalar(
-            lambda a, e=evidence: e.log_loss(a), bounds=(0.0, 100.0 / scale), method="bounded"
+            lambda a, e=evidence: e(a), bounds=(0.0, 100.0 / scale), method="bounded"
         ).fun
-        found = evidence.log_loss(evidence.sharpness())
+        found = evidence(evidence.sharpness())
         assert found <= best * (1.0 + 1e-12)
         assert found < np.log(10.0)
 
 
 def test_log_loss_at_the_ends():
     mean, labels = np.eye(10), np.arange(10)
-    right = cells.Evidence(mean, labels)
-    assert right.log_loss(right.sharpness()) < 1e-13  # certain, and finite
-    wrong = cells.Evidence(mean, (labels + 1) % 10)
+    right = cells.SoftmaxLoss(mean, labels)
+    assert right(right.sharpness()) < 1e-13  # certain, and finite
+    wrong = cells.SoftmaxLoss(mean, (labels + 1) % 10)
     assert wrong.sharpness() == 0.0
-    assert wrong.log_loss(0.0) == pytest.approx(np.log(10.0))
-    nothing = cells.Evidence(np.zeros((10, 10)), labels)
+    assert wrong(0.0) == pytest.approx(np.log(10.0))
+    nothing = cells.SoftmaxLoss(np.zeros((10, 10)), labels)
     assert nothing.sharpness() == 0.0
 
 

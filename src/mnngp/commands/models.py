@@ -160,11 +160,11 @@ def predict(
     from mnngp import data, load
 
     fitted = load(model)
-    if getattr(fitted, "_table", None) is None:
+    if getattr(fitted, "table_", None) is None:
         raise ModelFileError(
             f"{model} was not written by mnngp fit: it does not know the columns of a table"
         )
-    known = fitted._table
+    known = fitted.table_
     # version 0.1 does not know it
     usual = known.get("usual_std") if isinstance(known, dict) else None
     encoder = data.Encoder.from_dict(
@@ -177,9 +177,10 @@ def predict(
     if encoder.task == "classification":
         # As predict_proba, which keeps the variance to itself: it is what takes the time, and need
         # not be computed twice.
-        mean, variance = fitted._posterior.mean_and_variance(fitted._inputs(X))
-        probability = fitted._calibration()(fitted._means(mean), variance)
-        deviation = float(fitted._unit[0]) * (variance + fitted._noise) ** 0.5
+        process = fitted.process_
+        mean, variance = process.mean_and_variance(fitted.check_features(X))
+        probability = fitted.calibration_(mean, variance)
+        deviation = float(process.unit[0]) * (variance + process.noise_var) ** 0.5
         columns = {"prediction": fitted.classes_[probability.argmax(axis=1)]}
         columns |= {
             f"P({label})": probability[:, number] for number, label in enumerate(fitted.classes_)
@@ -216,13 +217,14 @@ def _usual_std(model: Any, seed: int) -> float:
     """
     import numpy as np
 
-    data, unit = model._data, float(model._unit[0])
-    if not model._posterior.factored:
+    process, unit = model.process_, float(model.process_.unit[0])
+    if not process.posterior.factored:
         return unit
+    data = process.data
     rows = np.arange(len(data.row))
     if len(rows) > _LEFT_OUT:
         rows = np.sort(np.random.default_rng(seed).choice(rows, _LEFT_OUT, replace=False))
-    _, variance, noise = model._left_out(rows, data.row_weight[rows])
+    _, variance, noise = process.left_out(rows, data.row_weight[rows])
     return unit * math.sqrt(float(np.quantile(variance + noise, _NEARLY_ALL, method="lower")))
 
 

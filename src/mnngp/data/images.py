@@ -18,7 +18,7 @@ from mnngp.data.files import first_right
 from mnngp.data.folder import data_folder
 from mnngp.data.published import CIFAR10, Collection, collection
 from mnngp.errors import DataError
-from mnngp.estimators.scaling import Scaling
+from mnngp.estimators.features import Scaling
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]

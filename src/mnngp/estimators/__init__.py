@@ -1,5 +1,30 @@
 """The scikit-learn estimators."""
 
-from mnngp.estimators.base import MaxoutGPClassifier, MaxoutGPRegressor, load
+from typing import Any
+
+from mnngp.estimators import model_file
+from mnngp.estimators.classifier import MaxoutGPClassifier
+from mnngp.estimators.regressor import MaxoutGPRegressor
 
 __all__ = ["MaxoutGPClassifier", "MaxoutGPRegressor", "load"]
+
+
+def load(path: Any) -> Any:
+    """Read a fitted model that its ``save`` wrote.
+
+    Raises ``ModelFileError`` if the file is not such a model, damaged, or written by a newer
+    version of the format.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, mnngp
+    >>> X = np.linspace(-1.0, 1.0, 20)[:, None]
+    >>> model = mnngp.MaxoutGPRegressor(depth=2).fit(X, X[:, 0] ** 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model.mnngp")
+    ...     again = mnngp.load(f"{folder}/model.mnngp")
+    >>> bool((again.predict(X) == model.predict(X)).all())
+    True
+    """
+    classes = (MaxoutGPClassifier, MaxoutGPRegressor)
+    return model_file.load(path, {known.__name__: known for known in classes})

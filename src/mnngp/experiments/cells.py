@@ -33,6 +33,7 @@ from mnngp._system import threads
 from mnngp._typing import Matrix
 from mnngp.data import Images, standardised
 from mnngp.errors import MnngpError, NoiseWarning, heard
+from mnngp.estimators.calibration import SoftmaxLoss
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels import layout, sphere
@@ -49,7 +50,6 @@ _KEPT = 1 << 31
 _PART = 1 << 17
 # because rows come in multiples of these: so products are the same, kept or not
 _ROWS = layout.TASK
-_SHARPEST = 1e6
 _TOLD = 3  # warnings of a cell
 
 
@@ -177,13 +177,13 @@ class _Split:
         right = mean.argmax(axis=1) == self.labels
         count = len(self.validation)
         parts = slice(0, count), slice(count, None)
-        validation, test = (Evidence(mean[part], self.labels[part]) for part in parts)
+        validation, test = (SoftmaxLoss(mean[part], self.labels[part]) for part in parts)
         sharpness = validation.sharpness()
         return {
             "validation_accuracy": float(np.mean(right[parts[0]])),
-            "validation_log_loss": validation.log_loss(sharpness),
+            "validation_log_loss": validation(sharpness),
             "test_accuracy": float(np.mean(right[parts[1]])),
-            "test_log_loss": test.log_loss(sharpness),
+            "test_log_loss": test(sharpness),
         }
 
 
@@ -331,51 +331,3 @@ def _inputs(pixels: Matrix) -> Matrix:
 
 def _points(pixels: Matrix) -> Points:
     return Points.of("X", standardised(pixels), np.dtype(np.float64))
-
-
-# --- probabilities --------------------------------------------------------------------------------
-
-
-class Evidence:
-    """Posterior means and the right labels, as the log loss of ``softmax(a · mean)`` needs them,
-    whatever a is.
-    """
-
-    def __init__(self, mean: Matrix, labels: Labels) -> None:
-        gaps = np.ascontiguousarray(mean.T)  # a class a row: sums over classes are quick
-        gaps -= gaps.max(axis=0)
-        self.gaps, self.own = gaps, gaps[labels, np.arange(len(labels))]
-
-    def log_loss(self, a: float) -> float:
-        return float(np.mean(np.log(np.exp(a * self.gaps).sum(axis=0)) - a * self.own))
-
-    def slopes(self, a: float) -> tuple[float, float]:
-        """First and second derivative of the log loss in a."""
-        odds = np.exp(a * self.gaps)
-        total = odds.sum(axis=0)
-        odds *= self.gaps
-        expected = odds.sum(axis=0) / total
-        odds *= self.gaps
-        return float(np.mean(expected - self.own)), float(
-            np.mean(odds.sum(axis=0) / total - expected**2)
-        )
-
-    def sharpness(self) -> float:
-        """The a ≥ 0 with the least log loss, by Newton's method inside a bracket: the loss is
-        convex in a.
-
-        It ends where no more than 10⁻¹⁴ can be gained: if no label is wrong, there is always a
-        little.
-        """
-        widest = -float(self.gaps.min())
-        if widest == 0.0 or self.slopes(0.0)[0] >= 0.0:
-            return 0.0
-        low, high, a = 0.0, _SHARPEST / widest, 4.0 / widest
-        for _ in range(100):
-            slope, bend = self.slopes(a)
-            if slope * slope <= 1e-14 * bend:
-                break
-            low, high = (a, high) if slope < 0.0 else (low, a)
-            newton = a - slope / bend if bend > 0.0 else math.inf
-            a = newton if low < newton < high else 0.5 * (low + high)
-        return a

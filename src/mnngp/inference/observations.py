@@ -1,5 +1,4 @@
-"""Training data as a Gaussian process sees it: one row a place, with the mean of what was observed
-there, and how often.
+"""Training data as a Gaussian process sees it: unique inputs, with the mean of what was observed.
 
 Rows with equal features are observations of the same function value. Merging them changes no
 prediction (with noise σ², w observations are one observation of their mean with noise σ²/w), makes
@@ -22,27 +21,27 @@ _CHUNK = 1 << 14  # rows compared at a time
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Places, what was observed there, and how often.
+    """Unique inputs, what was observed at each, and how often; n of them, from r rows.
 
     Attributes
     ----------
-    X : array (places, d)
-    y : array (places, targets)
-        The weighted mean of the targets at each place.
-    weight : array (places,)
+    X : array (n, d)
+    y : array (n, targets)
+        The weighted mean of the targets at each input.
+    weight : array (n,)
         The sum of the sample weights.
-    within : array (places, targets)
+    within : array (n, targets)
         The weighted mean square of the targets about that mean.
-    part : array (places,)
-        The weight that is left out of each place at a time, when what is left has to predict it.
+    held_out_weight : array (n,)
+        The weight that is left out of each input at a time, when what is left has to predict it.
         Where rows with equal features are a sample of what may be seen there, that is one row's.
-        Where they may be copies (a bootstrap sample, oversampling) it is the whole place's: a copy
+        Where they may be copies (a bootstrap sample, oversampling) it is the whole input's: a copy
         must not vouch for its original.
-    place : array (rows,)
-        Which place each row of the data belongs to.
-    row : array (rows,)
+    group : array (r,)
+        Which unique input each row of the data has.
+    row : array (r,)
         Its number in the data; rows of weight zero are left out.
-    row_y, row_weight : arrays (rows, targets), (rows,)
+    row_y, row_weight : arrays (r, targets), (r,)
         Its targets and weight.
     """
 
@@ -50,8 +49,8 @@ class Observations:
     y: Matrix
     weight: Vector
     within: Matrix
-    part: Vector
-    place: Integers
+    held_out_weight: Vector
+    group: Integers
     row: Integers
     row_y: Matrix
     row_weight: Vector
@@ -62,110 +61,104 @@ class Observations:
     @property
     def mean_weight(self) -> float:
         """Of an observation: a row, or copies of one."""
-        return float(np.mean(self.part))
+        return float(np.mean(self.held_out_weight))
 
     @property
     def spread(self) -> Matrix:
-        """The weighted sum of squares about the mean of each place (places, targets): χ² times the
-        noise variance.
-        """
+        """The weighted sum of squares about the mean of each input: χ² times the noise variance."""
         return self.weight[:, None] * self.within
+
+    @property
+    def repeats(self) -> Vector:
+        """Its degrees of freedom: the rows of each input beyond the first, less copies."""
+        return np.rint(self.weight / self.held_out_weight) - 1.0
 
     @property
     def conflict(self) -> tuple[int, int] | None:
         """Two rows of the data with equal features and different targets, if there are any."""
-        _, first = np.unique(self.place, return_index=True)
-        other = np.flatnonzero(np.any(self.row_y != self.row_y[first[self.place]], axis=1))
-        return (
-            (int(self.row[first[self.place[other[0]]]]), int(self.row[other[0]]))
-            if len(other)
-            else None
-        )
-
-    @property
-    def repeats(self) -> Vector:
-        """Its degrees of freedom: the rows of each place beyond the first, if they are observations
-        of their own.
-        """
-        return np.rint(self.weight / self.part) - 1.0
+        _, first = np.unique(self.group, return_index=True)
+        differ = np.any(self.row_y != self.row_y[first[self.group]], axis=1)
+        if not differ.any():
+            return None
+        other = int(np.argmax(differ))
+        return int(self.row[first[self.group[other]]]), int(self.row[other])
 
     @staticmethod
     def of(X: Matrix, y: Matrix, sample_weight: Vector | None = None) -> Observations:
-        """Merge the rows of ``X`` that are equal; ``y`` is (n, targets)."""
+        """Merge the rows of ``X`` that are equal; ``y`` is (r, targets)."""
         weight: Vector = np.ones(len(X)) if sample_weight is None else sample_weight
         row = np.flatnonzero(weight > 0.0)
         if len(row) < len(X):
             X, y, weight = X[row], y[row], weight[row]
-        first, place = _equal_rows(X)
+        first, group = _equal_rows(X)
         if len(first) == len(X):  # nothing to merge: the common case, without a copy
-            return Observations(X, y, weight, np.zeros_like(y), weight, place, row, y, weight)
-        total = np.bincount(place, weights=weight).astype(np.float64)
-        mean = _means(y, weight, total, place)
-        within = _means((y - mean[place]) ** 2, weight, total, place)
-        part = total / _observations(X[first], y, place)
-        return Observations(X[first], mean, total, within, part, place, row, y, weight)
+            return Observations(X, y, weight, np.zeros_like(y), weight, group, row, y, weight)
+        total = np.bincount(group, weights=weight).astype(np.float64)
+        mean = _means(y, weight, total, group)
+        within = _means((y - mean[group]) ** 2, weight, total, group)
+        held_out = total / _count_observations(X[first], y, group)
+        return Observations(X[first], mean, total, within, held_out, group, row, y, weight)
 
     def standardized(self, offset: Vector, unit: Vector) -> Observations:
         """With targets in other units, and never in the caller's memory."""
         y = (self.y - offset) / unit
-        if self.row_y is self.y:  # nothing was merged: every row is a place, without any spread
+        if self.row_y is self.y:  # nothing was merged: every row is an input, without any spread
             return replace(self, y=y, row_y=y)
         return replace(self, y=y, within=self.within / unit**2, row_y=(self.row_y - offset) / unit)
 
     def subset(self, chosen: Integers) -> Observations:
-        """Some of the places, in ascending order, as if they were all."""
+        """Some of the inputs, in ascending order, as if they were all."""
         number = np.full(len(self), -1)
         number[chosen] = np.arange(len(chosen))
-        rows = np.flatnonzero(number[self.place] >= 0)
+        rows = np.flatnonzero(number[self.group] >= 0)
         return Observations(
             self.X[chosen],
             self.y[chosen],
             self.weight[chosen],
             self.within[chosen],
-            self.part[chosen],
-            number[self.place[rows]],
+            self.held_out_weight[chosen],
+            number[self.group[rows]],
             self.row[rows],
             self.row_y[rows],
             self.row_weight[rows],
         )
 
+    def sample(self, most: int, rng: np.random.Generator) -> Observations:
+        """All inputs, or ``most`` random ones if there are more."""
+        if len(self) <= most:
+            return self
+        return self.subset(np.sort(rng.choice(len(self), most, replace=False)))
+
     def log_density_within(self, noise_var: float) -> float:
-        """What the rows add to the log evidence of the places: their density about the mean of
-        their place.
+        """What the rows add to the log evidence of the means: their density about them.
 
         Without noise equal rows say the same thing once.
         """
         if len(self.row) == len(self) or noise_var == 0.0:
             return 0.0
-        targets = self.y.shape[1]
-        rows, places = (
-            np.log(2.0 * np.pi * noise_var / self.row_weight),
-            np.log(2.0 * np.pi * noise_var / self.weight),
-        )
-        spread = np.sum(self.weight[:, None] * self.within)
-        return float(0.5 * targets * (places.sum() - rows.sum()) - 0.5 * spread / noise_var)
+        rows = np.log(2.0 * np.pi * noise_var / self.row_weight)
+        means = np.log(2.0 * np.pi * noise_var / self.weight)
+        targets, spread = self.y.shape[1], np.sum(self.spread)
+        return float(0.5 * targets * (means.sum() - rows.sum()) - 0.5 * spread / noise_var)
 
 
-def _means(values: Matrix, weight: Vector, total: Vector, place: Integers) -> Matrix:
-    """The weighted mean over the rows of each place."""
+def _means(values: Matrix, weight: Vector, total: Vector, group: Integers) -> Matrix:
+    """The weighted mean over the rows of each group."""
     return np.stack(
-        [np.bincount(place, weights=weight * column) / total for column in values.T], axis=1
+        [np.bincount(group, weights=weight * column) / total for column in values.T], axis=1
     )
 
 
-def _observations(X: Matrix, y: Matrix, place: Integers) -> Integers:
-    """How many of the rows at each place are observations of their own, and not copies of another.
-    ``X`` is that of the places.
+def _count_observations(X: Matrix, y: Matrix, group: Integers) -> Integers:
+    """How many rows of each group are observations of their own, and not copies of another.
 
-    Rows with the same targets are copies if the targets have many values: observations would not
-    agree to the last digit. If they have few (labels), rows that agree are copies too, unless
-    others often disagree, or rows are equal by chance.
+    ``X`` are the unique inputs. Rows with the same targets are copies if the targets have many
+    values: observations would not agree to the last digit. If they have few (labels), rows that
+    agree are copies too, unless others often disagree, or rows are equal by chance.
     """
-    rows = np.column_stack([place.astype(np.float64), y])
-    distinct, count = (
-        np.unique(np.unique(rows, axis=0)[:, 0], return_counts=True)[1],
-        np.bincount(place),
-    )
+    rows = np.unique(np.column_stack([group.astype(np.float64), y]), axis=0)
+    distinct = np.unique(rows[:, 0], return_counts=True)[1]
+    count = np.bincount(group)
     values = np.unique(y, axis=0, return_counts=True)[1]
     many = np.sum((values / len(y)) ** 2) < 0.05
     if many or not (np.sum(distinct > 1) >= 0.05 * np.sum(count > 1) or _equal_by_chance(X, count)):
@@ -174,28 +167,26 @@ def _observations(X: Matrix, y: Matrix, place: Integers) -> Integers:
 
 
 def _equal_by_chance(X: Matrix, count: Integers) -> bool:
-    """Whether rows are equal because there are few that could be: places have many rows each, or
-    columns have few values.
+    """Whether rows are equal because few are possible: many rows an input, or columns of few values.
 
     The latter if independent columns, with values that agree as often as those of two different
-    places do, would make more than a hundredth of the equal pairs that there are. (Columns depend
+    inputs do, would make more than a hundredth of the equal pairs that there are. (Columns depend
     on each other, so there are more. Continuous ones make none.)
     """
-    places, total = len(X), float(count.sum())
-    if total >= 5.0 * places:
+    n, total = len(X), float(count.sum())
+    if total >= 5.0 * n:
         return True
     pairs, chance = float(np.sum(count * (count - 1.0))), total**2
     for column in X.T:
         if chance < 0.01 * pairs:
             return False
         same = np.unique(column, return_counts=True)[1].astype(np.float64)
-        chance *= float(np.sum(same * (same - 1.0))) / max(1.0, places * (places - 1.0))
+        chance *= float(np.sum(same * (same - 1.0))) / max(1.0, n * (n - 1.0))
     return chance >= 0.01 * pairs
 
 
 def _equal_rows(X: Matrix) -> tuple[Integers, Integers]:
-    """The first row of each group of equal rows (in the order of appearance), and the group of each
-    row.
+    """The first row of each group of equal rows, in the order of appearance, and each row's group.
 
     Equal rows have equal inner products with any vector, so only those that agree in one are
     compared.
@@ -209,8 +200,8 @@ def _equal_rows(X: Matrix) -> tuple[Integers, Integers]:
     alike = np.flatnonzero(mark[order[1:]] == mark[order[:-1]])
     begins = np.full(n, True)  # a group of equal rows, which are neighbours in order
     for start in range(0, len(alike), _CHUNK):
-        part = alike[start : start + _CHUNK]
-        begins[part + 1] = np.any(X[order[part]] != X[order[part + 1]], axis=1)
+        some = alike[start : start + _CHUNK]
+        begins[some + 1] = np.any(X[order[some]] != X[order[some + 1]], axis=1)
     group = np.empty(n, dtype=np.int64)
     group[order] = order[begins][np.cumsum(begins) - 1]
     first, inverse = np.unique(group, return_inverse=True)

@@ -1,0 +1,155 @@
+"""Kernels as data, for model files: their class, their layers and their variances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mnngp import _validation
+from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReLU, Tanh
+from mnngp.errors import InputError
+from mnngp.estimators import model_values
+from mnngp.kernels.sklearn import DeepKernel, MaxoutKernel, NetworkKernel
+
+LARGEST_DEPTH = 10_000  # the kernel of a handful of points takes seconds then
+LARGEST_RANK = 1_000_000
+_LARGEST_SMOOTH_DEPTH = 1_000  # a layer of those takes ten times as long
+_MOST_ACTIVATIONS = 32  # different ones: each is set up for a fraction of a second
+_KERNELS: dict[str, type[DeepKernel]] = {
+    "MaxoutKernel": MaxoutKernel,
+    "NetworkKernel": NetworkKernel,
+}
+_KEYS = {"MaxoutKernel": ("class", "depth", "rank"), "NetworkKernel": ("class", "layers")}
+_SHARED_KEYS = ("weight_var", "bias_var", "kind", "dtype", "weight_var_bounds", "bias_var_bounds")
+_ACTIVATIONS: dict[str, type[Activation]] = {
+    activation.__name__: activation
+    for activation in (Maxout, ReLU, LeakyReLU, Abs, Erf, Tanh, GELU)
+}
+_ACTIVATION_PARAMETERS: dict[str, dict[str, Callable[[str, Any], object]]] = {
+    "Maxout": {"rank": lambda name, value: model_values.whole(name, value, 1, LARGEST_RANK)},
+    "LeakyReLU": {
+        "negative_slope": lambda name, value: _validation.real(name, value, low=-1e6, high=1e6)
+    },
+}
+# of version 1, which knew one class
+_OLD_DEFAULTS = {
+    "class": "MaxoutKernel",
+    "weight_var_bounds": [1e-5, 1e5],
+    "bias_var_bounds": [1e-5, 1e5],
+}
+
+
+def describe(kernel: DeepKernel) -> dict[str, Any]:
+    """A kernel as JSON has it."""
+    kind = type(kernel)
+    if _KERNELS.get(kind.__name__) is not kind:
+        raise InputError(
+            f"only the kernels {' and '.join(_KERNELS)} themselves can be saved, got {kernel!r}"
+        )
+    parameters = kernel.get_params()
+    described: dict[str, Any] = {"class": kind.__name__}
+    if "layers" in parameters:
+        described["layers"] = [_layer(activation) for activation in parameters.pop("layers")]
+    parameters["dtype"] = str(np.dtype(parameters["dtype"]))
+    return {**described, **model_values.all_as_json(parameters)}
+
+
+def _layer(activation: Activation) -> dict[str, Any]:
+    name = type(activation).__name__
+    if _ACTIVATIONS.get(name) is not type(activation):
+        raise InputError(
+            f"the layers of a kernel that is saved can be {', '.join(_ACTIVATIONS)}, "
+            f"got {activation!r}"
+        )
+    parameters = _ACTIVATION_PARAMETERS.get(name, {})
+    return {"class": name} | {
+        key: model_values.as_json(key, getattr(activation, key)) for key in parameters
+    }
+
+
+def checked(name: str, described: object, version: int) -> dict[str, Any]:
+    """A description with everything in its bounds; ``name`` is where it stands in the file."""
+    if not isinstance(described, dict):
+        raise InputError(f"{name} must have names and values, got {described!r}")
+    if version == 1:
+        described = {**_OLD_DEFAULTS, **described}
+    _validation.one_of(f"{name}.class", described.get("class"), tuple(_KERNELS))
+    keys = _KEYS[described["class"]] + _SHARED_KEYS
+    if set(described) != set(keys):
+        raise InputError(f"{name} must have the keys {', '.join(keys)}, got {sorted(described)}")
+    if "depth" in described:
+        depth = model_values.whole(f"{name}.depth", described["depth"], 1, LARGEST_DEPTH)
+        model_values.whole(f"{name}.rank", described["rank"], 1, LARGEST_RANK)
+    else:
+        depth = _check_layers(f"{name}.layers", described["layers"])
+    for which, zero in (("weight_var", False), ("bias_var", True)):
+        value = described[which]
+        _validation.variances(f"{name}.{which}", value, depth + 1, zero=zero)
+        count = len(value) if isinstance(value, list) else 1
+        _check_bounds(f"{name}.{which}_bounds", described[f"{which}_bounds"], count)
+    _validation.one_of(f"{name}.kind", described["kind"], ("nngp", "ntk"))
+    model_values.dtype(f"{name}.dtype", described["dtype"])
+    return described
+
+
+def _check_layers(name: str, layers: Any) -> int:
+    """Raise if a layer is not one that can be saved; how many there are."""
+    if not isinstance(layers, list) or not 1 <= len(layers) <= LARGEST_DEPTH:
+        raise InputError(f"{name} must be a list of 1 to {LARGEST_DEPTH:,} layers, got {layers!r}")
+    different, smooth = set(), 0
+    for number, layer in enumerate(layers):
+        if not isinstance(layer, dict):
+            raise InputError(f"{name}[{number}] must have names and values, got {layer!r}")
+        kind = _validation.one_of(
+            f"{name}[{number}].class", layer.get("class"), tuple(_ACTIVATIONS)
+        )
+        parameters = _ACTIVATION_PARAMETERS.get(kind, {})
+        if set(layer) != {"class", *parameters}:
+            keys = ", ".join(["class", *parameters])
+            raise InputError(f"{name}[{number}] must have the keys {keys}, got {sorted(layer)}")
+        for key, check in parameters.items():
+            check(f"{name}[{number}].{key}", layer[key])
+        different.add(tuple(layer.values()))
+        smooth += not _ACTIVATIONS[kind].homogeneous
+    if len(different) > _MOST_ACTIVATIONS or smooth > _LARGEST_SMOOTH_DEPTH:
+        raise InputError(
+            f"{name} must have at most {_MOST_ACTIVATIONS} different activations and "
+            f"{_LARGEST_SMOOTH_DEPTH:,} smooth ones, got {len(different)} and {smooth}"
+        )
+    return len(layers)
+
+
+def _check_bounds(name: str, bounds: Any, count: int) -> None:
+    """Raise if they are not "fixed", one pair, or one pair for each of ``count`` variances."""
+    _validation.bounds(name, bounds)  # takes all that NumPy makes numbers of
+    if bounds == "fixed":
+        return
+    pairs = bounds if isinstance(bounds[0], list) else [bounds]
+    numbers = [number for pair in pairs for number in pair]
+    if len(pairs) not in (1, count) or not all(type(number) in (int, float) for number in numbers):
+        raise InputError(
+            f"{name} must be 'fixed', or 1 or {count} pairs of numbers, got {bounds!r}"
+        )
+
+
+def build(described: dict[str, Any]) -> DeepKernel:
+    """The kernel of a description that was checked."""
+    parameters = {name: _as_tuple(value) for name, value in described.items() if name != "class"}
+    if "layers" in described:
+        made: dict[tuple[Any, ...], Activation] = {}
+        parameters["layers"] = [
+            made.setdefault(tuple(layer.values()), _activation(layer))
+            for layer in described["layers"]
+        ]
+    return _KERNELS[described["class"]](**parameters)
+
+
+def _activation(layer: dict[str, Any]) -> Activation:
+    parameters = {name: value for name, value in layer.items() if name != "class"}
+    return _ACTIVATIONS[layer["class"]](**parameters)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value

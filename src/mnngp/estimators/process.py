@@ -1,0 +1,116 @@
+"""A fitted Gaussian process, in the units of the data that it was fitted to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnngp._typing import Matrix, Vector
+from mnngp.errors import UnavailableError
+from mnngp.estimators.features import Scaling
+from mnngp.inference.observations import Observations
+from mnngp.inference.posterior import Posterior, leave_out
+
+IMPOSSIBLE = (
+    "noise_var is 0, but rows {} and {} of X are equal and their targets differ: no function "
+    "without noise does that; give a noise_var above 0, or None"
+)
+LEFT_OUT_AT_MOST = 256  # rows, where each of them is a system to solve
+
+
+@dataclass(frozen=True, eq=False)
+class FittedProcess:
+    """A posterior of standardised targets on scaled features, and what leads to both.
+
+    Attributes
+    ----------
+    scaling : Scaling
+        Of the features.
+    offset, unit : arrays (targets,)
+        Targets are ``unit`` times those of the posterior, plus ``offset``.
+    data : Observations
+        The training data in the posterior's units; without the features, which the posterior has.
+    posterior : Posterior
+    noise_var : float
+        Of an observation of weight one, in the posterior's units.
+    n_rows : int
+        Of the data, those of weight zero included.
+    flat : bool
+        Whether the targets were a vector.
+    seed : int, optional
+        For random parts of the data.
+    """
+
+    scaling: Scaling
+    offset: Vector
+    unit: Vector
+    data: Observations
+    posterior: Posterior
+    noise_var: float
+    n_rows: int
+    flat: bool = False
+    seed: Any = None
+
+    def in_targets(self, mean: Matrix) -> Matrix:
+        """Posterior means (m, targets) in the targets' units."""
+        return mean * self.unit + self.offset
+
+    def mean(self, X: Matrix) -> Matrix:
+        """The posterior mean (m, targets)."""
+        return self.in_targets(self.posterior.mean(self.scaling(X)))
+
+    def mean_and_variance(self, X: Matrix) -> tuple[Matrix, Vector]:
+        """The mean, and the variance (m,) for a unit of one, which all targets share."""
+        mean, variance = self.posterior.mean_and_variance(self.scaling(X))
+        return self.in_targets(mean), variance
+
+    def mean_and_covariance(self, X: Matrix) -> tuple[Matrix, Matrix]:
+        """The mean, and the covariance (m, m) for a unit of one."""
+        mean, covariance = self.posterior.mean_and_covariance(self.scaling(X))
+        return self.in_targets(mean), covariance
+
+    def sample(self, X: Matrix, count: int, seed: Any) -> Matrix:
+        """Functions drawn from the posterior (m, targets, count)."""
+        drawn = self.posterior.sample(self.scaling(X), count, seed)
+        return np.asarray(drawn * self.unit[:, None] + self.offset[:, None])
+
+    def log_marginal_likelihood(self) -> float:
+        """The log evidence of all rows, summed over the targets."""
+        if self.noise_var == 0.0 and self.data.conflict:
+            raise UnavailableError(IMPOSSIBLE.format(*self.data.conflict))
+        within = self.data.log_density_within(self.noise_var)
+        rescaled = len(self.data.row) * float(np.log(self.unit).sum())
+        return self.posterior.log_marginal_likelihood() + within - rescaled
+
+    # --- leave-one-out ----------------------------------------------------------------------------
+
+    def check_leave_one_out(self) -> None:
+        """Raise if leave-one-out is not to be had, before any work."""
+        if not self.posterior.factored and len(self.data) > LEFT_OUT_AT_MOST:
+            self.posterior.precision()  # says why not
+
+    def left_out(self, rows: NDArray[np.int64], weight: Vector) -> tuple[Matrix, Vector, Vector]:
+        """Mean and variance of the function at some rows, each without so much of its weight.
+
+        The third is the noise of what was left out. All are in the posterior's units.
+        """
+        group = self.data.group[rows]
+        inputs, where = np.unique(group, return_inverse=True)
+        every = len(inputs) == len(self.data) and (
+            self.posterior.factored or len(inputs) > LEFT_OUT_AT_MOST
+        )
+        precision = self.posterior.precision(None if every else inputs)[where]
+        noise, share = self.posterior.noise_var[group], weight / self.data.weight[group]
+        own, others, variance = leave_out(precision, noise, share)
+        y, alpha = self.data.row_y[rows], self.posterior.weights()[group]
+        error = own[:, None] * (y - self.data.y[group]) + others[:, None] * alpha
+        return y - error, variance, noise / share
+
+    def in_rows(self, values: Matrix) -> Matrix:
+        """Values of the rows that have a weight, in the order of the data; NaN for the others."""
+        result = np.full((self.n_rows, *values.shape[1:]), np.nan)
+        result[self.data.row] = values
+        return result

@@ -1,0 +1,221 @@
+"""Regression."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mnngp._typing import Matrix, Vector
+from mnngp.errors import InputError
+from mnngp.estimators.base import MaxoutGP
+from mnngp.estimators.lazy import LazyResults
+from mnngp.estimators.parameters import check_numbers, sample_weights, seed_of
+from mnngp.estimators.process import FittedProcess
+
+_LARGEST_TARGET = 1e150
+
+
+class RegressionLeaveOneOut(LazyResults):
+    """Each training target, predicted from all other rows; NaN for rows of weight zero.
+
+    Attributes
+    ----------
+    mean, std : arrays, of the shape of y
+        The prediction, with the noise in its standard deviation.
+    log_density : array
+        Of the target under its prediction.
+    rmse, r2 : float
+        Over all rows and targets.
+    """
+
+    mean: Matrix
+    std: Matrix
+    log_density: Matrix
+    rmse: float
+    r2: float
+
+
+class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
+    """Regression with the Gaussian process of an infinitely wide maxout network.
+
+    Everything that is None is chosen from the data by leave-one-out; what is given stays as it is.
+
+    Parameters
+    ----------
+    depth : int, optional
+        Number of hidden layers of the ``MaxoutKernel``.
+    rank : int, optional
+        Number of linear maps its units take the maximum of.
+    weight_var : float, or sequence of depth + 1 floats, optional
+        Variance of its weights, times the fan-in.
+    bias_var : float, or sequence of depth + 1 floats, optional
+        Variance of its biases.
+    kind : "nngp" or "ntk", optional
+        The covariance of the network at its random initialisation, or its tangent kernel.
+    noise_var : float, optional
+        Variance of the noise in the targets; of one with the sample weight w it is ``noise_var /
+        w``.
+    signal_var : float, optional
+        What the kernel is multiplied by. If None it is found from the data, and the targets are
+        centred, unless all other hyperparameters are given: then it is one, and the targets are
+        taken as they are (centre them yourself): the process is fully specified, and is that of
+        scikit-learn's ``GaussianProcessRegressor``. They are also taken as they are if it is given.
+    kernel : MaxoutKernel or NetworkKernel, optional
+        Instead of the first five: any kernel of this package. Its layers, kind and dtype stay, and
+        a variance whose bounds are "fixed"; one that is free is chosen within its bounds (where
+        variances differ by layer, a common factor).
+    normalize : "standard" or "sphere" or None
+        What is done to the features: each column standardised, each row standardised (as in the
+        paper), or nothing.
+    dtype : "float64" or "float32"
+        Of the kernel matrix and its factor.
+    max_trials : int
+        Kernels to try at most.
+    random_state : int or RandomState or None
+        For the subset that kernels are compared on, where there are many points.
+    progress : bool, optional
+        Whether to show a progress bar; by default when three seconds have passed, on a terminal or
+        in a notebook.
+    solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
+        A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the
+        client that is active). "auto" factors up to 60,000 points if half of the free memory is
+        enough, and iterates beyond. An iteration gives predictions and variances, but neither
+        ``loo_`` nor ``log_marginal_likelihood_``. A ``ConjugateGradients(...)`` or
+        ``ClusterConjugateGradients(scheduler=...)`` has more settings.
+    n_jobs : int, optional
+        Kernels to try at a time, each in a thread with one core; -1 for as many as there are cores.
+        By default as many as BLAS may use threads. What is chosen does not depend on it.
+
+    Attributes
+    ----------
+    kernel_ : MaxoutKernel or NetworkKernel
+    noise_var_, signal_var_ : float, or array (targets,)
+    trials_ : list of dict
+        What was tried, the best first: hyperparameters, seconds, and the score, which is the
+        leave-one-out log density up to a constant. Those that were compared again on more rows come
+        before the others.
+    loo_ : RegressionLeaveOneOut
+        Of each row by all others, so that copies of a row vouch for each other (they do not when
+        kernels are chosen).
+    log_marginal_likelihood_ : float
+    report_ : mnngp.inference.Report
+        What the factorisation did; ``mnngp.inference.IterationReport`` of conjugate gradients.
+    process_ : mnngp.estimators.process.FittedProcess
+        The posterior and what leads to it, for those who need more.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = MaxoutGPRegressor(random_state=0).fit(X[:300], y[:300])
+    >>> round(model.score(X[300:], y[300:]), 2)
+    0.52
+    >>> mean, std = model.predict(X[300:302], return_std=True)
+    """
+
+    _density = True
+    _shared_scale = False
+
+    def _training_data(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> tuple[Matrix, Matrix, Vector | None]:
+        check_numbers(y)
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        largest = float(np.abs(y).max())
+        if largest > _LARGEST_TARGET:
+            raise InputError(
+                f"y must be below {_LARGEST_TARGET:.0e}, for its square to be a number, "
+                f"got {largest:.1e}"
+            )
+        return X, np.asarray(y, dtype=np.float64), sample_weights(sample_weight, X)
+
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        include_noise: bool = False,
+    ) -> Any:
+        """The posterior mean; on request with the deviation, or the covariance, of the function.
+
+        Parameters
+        ----------
+        X : array (m, d)
+            New points.
+        return_std, return_cov : bool
+            At most one of them. For several targets the last axis is theirs.
+        include_noise : bool
+            Whether the deviation is that of a new observation, with its noise, and not of the
+            function.
+        """
+        if return_std and return_cov:
+            raise InputError("at most one of return_std and return_cov can be true")
+        x = self.check_features(X)
+        process = self.process_
+        if not (return_std or return_cov):
+            return _shaped(process, process.mean(x))
+        noise = process.noise_var if include_noise else 0.0
+        if return_cov:
+            mean, covariance = process.mean_and_covariance(x)
+            covariance[np.diag_indices_from(covariance)] += noise
+            return _shaped(process, mean), _for_each_target(process, covariance, 2)
+        mean, variance = process.mean_and_variance(x)
+        return _shaped(process, mean), _for_each_target(process, np.sqrt(variance + noise), 1)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Matrix:
+        """Functions drawn from the posterior: (m, n_samples) or (m, targets, n_samples)."""
+        x = self.check_features(X)
+        drawn = self.process_.sample(x, n_samples, seed_of(random_state))
+        return drawn[:, 0] if self.process_.flat else drawn
+
+    @property
+    def loo_(self) -> RegressionLeaveOneOut:
+        """Leave-one-out predictions of the training rows, in closed form; computed when used."""
+        check_is_fitted(self, "process_")
+        self.process_.check_leave_one_out()
+        return RegressionLeaveOneOut(partial(_leave_one_out, self.process_))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _shaped(process: FittedProcess, values: Matrix) -> Matrix:
+    """(…, targets) as the targets were given."""
+    return values[..., 0] if process.flat else values
+
+
+def _for_each_target(process: FittedProcess, values: Matrix, power: int) -> Matrix:
+    """Deviations or covariances in the units of each target."""
+    return _shaped(process, values[..., None] * process.unit**power)
+
+
+def _leave_one_out(process: FittedProcess) -> dict[str, Any]:
+    data, unit = process.data, process.unit
+    mean, variance, noise = process.left_out(np.arange(len(data.row)), data.row_weight)
+    std = np.sqrt(variance + noise)
+    density = -0.5 * ((data.row_y - mean) / std[:, None]) ** 2
+    density -= np.log(std * math.sqrt(2.0 * math.pi))[:, None]
+
+    def mean_square(values: Matrix) -> Vector:
+        return np.asarray(np.average((values * unit) ** 2, axis=0, weights=data.row_weight))
+
+    error = mean_square(data.row_y - mean)
+    around = mean_square(data.row_y - np.average(data.row_y, axis=0, weights=data.row_weight))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r2 = float(np.mean(1.0 - error / around))
+    return {
+        "mean": process.in_rows(_shaped(process, process.in_targets(mean))),
+        "std": process.in_rows(_for_each_target(process, std, 1)),
+        "log_density": process.in_rows(_shaped(process, density - np.log(unit))),
+        "rmse": math.sqrt(float(np.mean(error))),
+        "r2": r2,
+    }

@@ -1,0 +1,174 @@
+"""How good a kernel is for data with any noise, by leave-one-out, from one eigendecomposition.
+
+With C = K + ν diag(1/w) for observations of weight w, ``M = W^½ K W^½ = V Λ Vᵀ`` and ``(Λ + ν)⁻¹``
+give
+
+    α = C⁻¹y,   d_i = (C⁻¹)_ii,
+    y_i - α_i/d_i  the prediction without observation i,   1/d_i  its variance,
+
+so leave-one-out predictions for all noise variances are a matrix product.
+
+Rows with equal features are one observation, their mean ȳ (``inference.observations``). Their
+spread about it tells the noise by itself, whatever the function is: ``S = Σ w (y - ȳ)²`` is ν times
+a χ² variable with one degree of freedom less than there are rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from mnngp._typing import Matrix, Vector
+from mnngp.inference.factor import contraction
+from mnngp.inference.observations import Observations
+from mnngp.inference.posterior import leave_out
+from mnngp.kernels.evaluate import correlations, standard_deviations
+from mnngp.kernels.points import Points
+from mnngp.kernels.sklearn import DeepKernel
+
+# prior variance of a constant, relative to the rest, beyond which it is free for all purposes
+_INTERCEPT = 1e3
+_COLUMNS = 64  # of a matrix product with the eigenvectors
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is asked of a kernel, and what of the scale of signal and noise is given.
+
+    Attributes
+    ----------
+    density : bool
+        Whether it is the leave-one-out log density (for numbers), or the mean squared error (for
+        class memberships: Brier's score, which asks nothing of the variances).
+    noise_var, signal_var : float, optional
+        Where they are given.
+    """
+
+    density: bool
+    noise_var: float | None = None
+    signal_var: float | None = None
+
+    @property
+    def noise_ratio(self) -> float | None:
+        """The noise for a signal of one, if it is given."""
+        if self.noise_var is None or self.signal_var is None:
+            return None
+        return self.noise_var / self.signal_var
+
+    def score(self, alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> float:
+        """Of what conditioning gives for a signal of one and the noise ``ratio``; never NaN."""
+        measure = self._log_density if self.density else _negative_squared_error
+        with np.errstate(all="ignore"):
+            value = measure(alpha, precision, ratio, data)
+        return value if math.isfinite(value) else -math.inf
+
+    def _log_density(
+        self, alpha: Matrix, precision: Vector, ratio: float, data: Observations
+    ) -> float:
+        """The mean log density of the inputs' means, each predicted from the others, and of the
+        spread about them.
+
+        A row that shares its input with others is predicted by them, whatever the kernel: so whole
+        inputs are left out. A scale of signal and noise that is not given is the best one of each
+        target.
+        """
+        total = float(data.weight.sum())
+        mean_square = scales(alpha, precision, ratio, data)
+        log_variance = -float(data.held_out_weight @ np.log(precision)) / total
+        if ratio > 0.0:
+            rest = float(np.sum(data.weight - data.held_out_weight))
+            log_variance += rest / total * math.log(ratio)
+        scale = self._given_scale(ratio)
+        if scale is None:
+            # a constant target says nothing of the others' noise
+            varied = mean_square[mean_square > 0.0]
+            return -0.5 * (float(np.mean(np.log(varied))) + log_variance) if len(varied) else 0.0
+        return -0.5 * (float(np.mean(mean_square)) / scale + math.log(scale) + log_variance)
+
+    def _given_scale(self, ratio: float) -> float | None:
+        """The signal variance, as far as it follows from what is given."""
+        if self.signal_var is not None:
+            return self.signal_var
+        return self.noise_var / ratio if self.noise_var else None
+
+
+def scales(alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> Vector:
+    """The best scale of signal and noise together, of each target.
+
+    They are mean squares of the leave-one-out errors, in units of what was expected.
+    """
+    square = data.held_out_weight @ (alpha**2 / precision[:, None])
+    if ratio > 0.0:
+        square = square + data.held_out_weight @ data.spread / ratio
+    return np.asarray(square / data.weight.sum())
+
+
+def _negative_squared_error(
+    alpha: Matrix, precision: Vector, ratio: float, data: Observations
+) -> float:
+    """Minus the mean square error of predictions, each without the weight to be held out."""
+    own, others, _ = leave_out(precision, ratio / data.weight, data.held_out_weight / data.weight)
+    square = (others[:, None] * alpha) ** 2 + own[:, None] ** 2 * data.within
+    return -float(np.average(np.mean(square, axis=1), weights=data.weight))
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """A kernel conditioned on data with any noise.
+
+    Attributes
+    ----------
+    values, vectors : arrays (n,), (n, n)
+        Λ and V.
+    projected : array (n, targets)
+        ``Vᵀ W^½ y``.
+    data : Observations
+    unit : float
+        The scale of the kernel, times the weight of a row, which noise is relative to.
+    """
+
+    values: Vector
+    vectors: Matrix
+    projected: Matrix
+    data: Observations
+    unit: float
+
+    @staticmethod
+    def of(kernel: DeepKernel, points: Points, data: Observations) -> Spectrum:
+        """Decompose the kernel matrix, in the distance form where all correlations are near one."""
+        network = kernel.network
+        kappa = contraction(network, points)
+        deviation = standard_deviations(network, points)
+        unit = kappa * float(np.mean(deviation**2)) * data.mean_weight or 1.0
+        scale = deviation * np.sqrt(kappa * data.weight / unit)
+        matrix = correlations(network, points, contraction=kappa).astype(np.float64)
+        matrix += min((1.0 - kappa) / kappa, _INTERCEPT)
+        matrix *= scale[:, None]
+        matrix *= scale
+        values, vectors = np.linalg.eigh(matrix)
+        projected = vectors.T @ (np.sqrt(data.weight)[:, None] * data.y)
+        return Spectrum(np.maximum(values, 0.0), vectors, projected, data, unit)
+
+    def conditioned(self, noises: Vector) -> Iterator[tuple[float, Matrix, Vector]]:
+        """For each noise (relative to ``unit``): the noise itself, α, and the diagonal of C⁻¹."""
+        weight, targets = self.data.weight[:, None] / self.unit, self.projected.shape[1]
+        root = np.sqrt(self.data.weight)[:, None] / self.unit
+        shrunk = 1.0 / (self.values[:, None] + noises)
+        precision = weight * (self.vectors**2 @ shrunk)
+        step = max(1, _COLUMNS // targets)
+        for start in range(0, len(noises), step):
+            few = shrunk[:, start : start + step, None] * self.projected[:, None, :]
+            alpha = root[..., None] * (self.vectors @ few.reshape(len(few), -1)).reshape(few.shape)
+            for index in range(few.shape[1]):
+                noise = float(noises[start + index]) * self.unit
+                yield noise, alpha[:, index], precision[:, start + index]
+
+    def log_evidence(self, signal: float, noise: float) -> float:
+        """Of all targets together, up to a constant; ``signal`` in units of the kernel's scale."""
+        values = signal * self.values + noise
+        values = np.maximum(values, np.finfo(np.float64).eps * float(values.max()))
+        fit = float(np.sum(self.projected**2 / values[:, None]))
+        return float(-0.5 * (fit + self.projected.shape[1] * np.log(values).sum()))

@@ -1,0 +1,204 @@
+"""Which kernels a fit chooses from: what the user left open.
+
+A ``SearchSpace`` gives the kernels to begin with and the neighbours of each; ``choice`` scores them
+and walks. A new family of networks is a new space.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from mnngp._typing import Vector
+from mnngp.activations import Maxout
+from mnngp.kernels.sklearn import DeepKernel, MaxoutKernel
+
+MAXOUT_PARAMETERS = ("depth", "rank", "weight_var", "bias_var", "kind")
+RANKS = (2, 3, 4, 6, 8, 16)
+DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+GAINS = (0.5, 0.8, 1.0, 1.25, 2.0)  # weight_var in units of the activation's critical one
+BIASES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+KINDS = ("nngp", "ntk")
+DEFAULTS = {"depth": 3, "rank": 4, "bias_var": 0.1, "kind": "nngp"}
+_STARTS = (
+    # kind, rank, depth, gain, bias_var
+    ("nngp", 4, 1, 1.0, 0.1),
+    ("nngp", 2, 3, 1.0, 1.0),
+    ("nngp", 4, 4, 1.0, 0.1),
+    ("nngp", 4, 12, 1.0, 0.1),
+    ("ntk", 4, 1, 1.0, 0.1),
+    ("ntk", 2, 3, 1.0, 0.01),
+    ("ntk", 4, 4, 1.0, 0.1),
+    ("ntk", 4, 12, 1.0, 0.1),
+)
+# Of a saturating activation the weight variance says how nonlinear a layer is: a wider range.
+_SMOOTH_GAINS = (0.1, 0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0, 10.0)
+_FACTORS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of bias variances that differ by layer
+
+
+class SearchSpace(ABC):
+    """The kernels that a fit chooses from, in double precision.
+
+    Attributes
+    ----------
+    dtype : "float64" or "float32"
+        Of the kernel that is fitted in the end.
+    complete : bool
+        Whether there is but one kernel: nothing to choose.
+    """
+
+    dtype: Any
+    complete: bool
+
+    def fitted(self, kernel: DeepKernel) -> DeepKernel:
+        """A kernel of the space as it is fitted in the end, in ``dtype``."""
+        return with_parameters(kernel, dtype=self.dtype)  # type: ignore[no-any-return]
+
+    @abstractmethod
+    def default(self) -> DeepKernel:
+        """The kernel where there is nothing to choose one by."""
+
+    @abstractmethod
+    def starts(self) -> Iterator[DeepKernel]:
+        """Where the search begins, the most promising first; some may be equal."""
+
+    @abstractmethod
+    def neighbours(self, kernel: DeepKernel) -> Iterator[DeepKernel]:
+        """One step from a kernel in each direction that is open."""
+
+    def sharper(self, kernel: DeepKernel) -> Iterator[DeepKernel]:
+        """Neighbours that may be better when there are more data."""
+        return self.neighbours(kernel)
+
+
+class MaxoutSpace(SearchSpace):
+    """Networks of equal maxout layers; some of their parameters may be given.
+
+    Parameters
+    ----------
+    given : mapping
+        Of ``MAXOUT_PARAMETERS``; the others are open.
+    """
+
+    def __init__(self, given: Mapping[str, Any], dtype: Any = "float64") -> None:
+        self.given, self.dtype = dict(given), dtype
+        self.complete = len(self.given) == len(MAXOUT_PARAMETERS)
+
+    def default(self) -> MaxoutKernel:
+        rank = self.given.get("rank", DEFAULTS["rank"])
+        critical = Maxout(rank).critical_weight_var
+        return MaxoutKernel(**{**DEFAULTS, "weight_var": critical, **self.given})
+
+    def starts(self) -> Iterator[MaxoutKernel]:
+        for start in _STARTS:
+            yield self._kernel(*start)
+
+    def neighbours(self, kernel: Any) -> Iterator[MaxoutKernel]:
+        gain = 1.0
+        if "weight_var" not in self.given:
+            gain = kernel.weight_var / Maxout(kernel.rank).critical_weight_var
+        here = {name: getattr(kernel, name) for name in ("kind", "rank", "depth", "bias_var")}
+        here["gain"] = gain
+        axes = {"depth": DEPTHS, "bias_var": BIASES, "rank": RANKS, "gain": GAINS, "kind": KINDS}
+        for name, values in axes.items():
+            if ("weight_var" if name == "gain" else name) not in self.given:
+                for value in _steps(values, here[name]):
+                    yield self._kernel(**{**here, name: value})
+
+    def sharper(self, kernel: Any) -> Iterator[MaxoutKernel]:
+        for other in self.neighbours(kernel):
+            if other.depth > kernel.depth or other.rank > kernel.rank:
+                yield other
+
+    def _kernel(self, kind: str, rank: int, depth: int, gain: float, bias_var: Any) -> MaxoutKernel:
+        rank = self.given.get("rank", rank)
+        own = {
+            "depth": depth,
+            "rank": rank,
+            "weight_var": gain * Maxout(rank).critical_weight_var,
+            "bias_var": bias_var,
+            "kind": kind,
+        }
+        return MaxoutKernel(**{**own, **self.given})
+
+
+class VarianceSpace(SearchSpace):
+    """A given kernel, of which the variances that are not fixed are open, within their bounds.
+
+    A variance for all layers is set: the weight variance around the critical one, on average over
+    the layers. Variances that differ by layer keep their ratios, and have a common factor.
+    """
+
+    def __init__(self, kernel: DeepKernel) -> None:
+        self.dtype = kernel.dtype
+        self.kernel: DeepKernel = with_parameters(kernel, dtype="float64")
+        activations = [layer.activation for layer in kernel.network.layers if layer.activation]
+        homogeneous = all(activation.homogeneous for activation in activations)
+        logs = [math.log(activation.critical_weight_var) for activation in activations]
+        self._ladders: dict[str, list[Any]] = {}
+        self._starts: dict[str, list[Any]] = {}
+        gains = GAINS if homogeneous else _SMOOTH_GAINS
+        weight = kernel.weight_var if np.ndim(kernel.weight_var) else math.exp(np.mean(logs))
+        self._open("weight_var", weight, gains, (1.0,) if homogeneous else (1.0, 0.25, 4.0))
+        if np.ndim(kernel.bias_var):
+            self._open("bias_var", kernel.bias_var, _FACTORS, (1.0, 10.0, 0.1))
+        else:
+            self._open("bias_var", 1.0, BIASES, (0.1, 1.0, 0.01))
+        self.complete = not self._ladders
+
+    def _open(self, name: str, unit: Any, factors: Sequence[float], first: Sequence[float]) -> None:
+        """Open a variance that is not fixed: ``factors`` times the unit, those within its bounds."""
+        hyperparameter = getattr(self.kernel, f"hyperparameter_{name}")
+        if hyperparameter.fixed:
+            return
+        low, high = hyperparameter.bounds.T
+        inside = {
+            factor: tuple(value.tolist()) if np.ndim(unit) else float(value)
+            for factor in factors
+            if np.all((low <= (value := factor * np.asarray(unit))) & (value <= high))
+        }
+        self._ladders[name] = list(inside.values()) or [getattr(self.kernel, name)]
+        self._starts[name] = [inside[factor] for factor in first if factor in inside]
+
+    def default(self) -> DeepKernel:
+        return self.kernel
+
+    def starts(self) -> Iterator[DeepKernel]:
+        yield self.kernel
+        choices = {
+            name: values or [getattr(self.kernel, name)] for name, values in self._starts.items()
+        }
+        for values in product(*choices.values()):
+            yield with_parameters(self.kernel, **dict(zip(choices, values, strict=True)))
+
+    def neighbours(self, kernel: DeepKernel) -> Iterator[DeepKernel]:
+        for name, values in self._ladders.items():
+            for value in _steps(values, getattr(kernel, name)):
+                yield with_parameters(kernel, **{name: value})
+
+
+def with_parameters(kernel: DeepKernel, **parameters: Any) -> Any:
+    """A kernel that differs in some parameters; activations are the same objects."""
+    return type(kernel)(**{**kernel.get_params(), **parameters})
+
+
+def _steps(ladder: Sequence[Any], here: Any) -> Iterator[Any]:
+    """The values of a ladder on both sides of the one that is nearest to ``here``."""
+    away = [
+        value != here if isinstance(here, str) else abs(np.log(_first(value) / _first(here)))
+        for value in ladder
+    ]
+    nearest = int(np.argmin(away))
+    for index in (nearest - 1, nearest + 1):
+        if 0 <= index < len(ladder):
+            yield ladder[index]
+
+
+def _first(value: float | Vector) -> float:
+    """Of variances that differ by layer, the first: their ratios stay."""
+    return float(np.ravel(value)[0])
