@@ -222,7 +222,7 @@ def test_choosing_is_good_enough_and_says_what_it_did(wave):
         "kind",
         "noise_ratio",
         "score",
-        "places",
+        "n_rows",
         "seconds",
     }
     assert model.kernel_.depth == model.trials_[0]["depth"]
@@ -239,7 +239,7 @@ def test_a_seed_makes_it_repeatable_where_a_subset_is_used(monkeypatch):
         MaxoutGPClassifier(max_trials=10, random_state=3).fit(X[:200], y[:200]) for _ in range(2)
     )
     np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
-    assert {trial["places"] for trial in one.trials_} == {60, 200}  # and the best few again, on all
+    assert {trial["n_rows"] for trial in one.trials_} == {60, 200}  # and the best few again, on all
     assert one.score(X[200:], y[200:]) > 0.93
 
 
@@ -283,7 +283,7 @@ def test_probabilities(load):
     np.testing.assert_allclose(model.predict_log_proba(new), np.log(probability))
     # Better than the softmax of the mean, which knows no scale, and than what is known of the
     # classes alone.
-    mean = model._means(model._posterior.mean(model._inputs(new)))
+    mean = model.process_.mean(new)
     plain = np.exp(mean) / np.exp(mean).sum(axis=1, keepdims=True)
     assert log_loss(label, probability) < 0.5 * log_loss(label, plain)
     # Leave-one-out has foretold it.
@@ -422,19 +422,19 @@ def test_what_is_left_out_of_a_place():
     rule = (coarse[:, :1] > coarse[:, 1:2]).astype(float)  # no two equal rows disagree
     one = Observations.of(coarse, rule)
     assert len(one) < 100
-    np.testing.assert_allclose(one.part, 1.0)
+    np.testing.assert_allclose(one.held_out_weight, 1.0)
     heavy = Observations.of(coarse, rule, np.full(200, 5.0))
-    np.testing.assert_allclose(heavy.part, 5.0)
+    np.testing.assert_allclose(heavy.held_out_weight, 5.0)
     again = rng.integers(0, 200, size=200)
     copies = Observations.of(fine[again], rule[again])
-    np.testing.assert_array_equal(copies.part, copies.weight)
+    np.testing.assert_array_equal(copies.held_out_weight, copies.weight)
     assert copies.weight.max() > 1.0
     # equal rows that disagree are no copies
     noisy = Observations.of(fine[again], rng.normal(size=(200, 1)))
-    np.testing.assert_allclose(noisy.part, 1.0)
+    np.testing.assert_allclose(noisy.held_out_weight, 1.0)
     some = noisy.subset(np.arange(0, len(noisy), 2))
     np.testing.assert_allclose(
-        some.y[:, 0], np.bincount(some.place, weights=some.row_y[:, 0]) / np.bincount(some.place)
+        some.y[:, 0], np.bincount(some.group, weights=some.row_y[:, 0]) / np.bincount(some.group)
     )
 
 

@@ -13,6 +13,7 @@ import time
 import tracemalloc
 import warnings
 import zipfile
+from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
@@ -159,8 +160,8 @@ def test_a_changed_array_is_noticed(saved):
     ("change", "message"),
     [
         (
-            lambda h, m: h.update(version=2, mnngp="9.0"),
-            r"has version 2 of the format \(written by mnngp '9.0'\).*install a newer one",
+            lambda h, m: h.update(version=3, mnngp="9.0"),
+            r"has version 3 of the format \(written by mnngp '9.0'\).*install a newer one",
         ),
         (lambda h, m: h.update(format="other"), "its format is not 'mnngp-model'"),
         (
@@ -200,7 +201,7 @@ def test_a_changed_array_is_noticed(saved):
             r"kernel\.dtype must be 'float64' or "
             r"'float32'",
         ),
-        (lambda h, m: h["kernel"].update(other=1), "kernel must have the keys depth, rank"),
+        (lambda h, m: h["kernel"].update(other=1), "kernel must have the keys class, depth, rank"),
         (
             lambda h, m: h["parameters"].update(depth=10**7),
             r"parameters\.depth must be a whole "
@@ -509,7 +510,9 @@ def test_what_could_not_be_read_is_not_written(tmp_path, saved):
 
     def attempt(message, **state):
         model = mnngp.load(saved)
-        vars(model).update(state)
+        of_process = {field.name for field in fields(model.process_)} & set(state)
+        changed = {name: state.pop(name) for name in of_process}
+        vars(model).update(state, process_=replace(model.process_, **changed))
         with pytest.raises(InputError, match=f"the model cannot be saved: {message}"):
             model.save(saved)
         assert saved.read_bytes() == before
@@ -519,11 +522,11 @@ def test_what_could_not_be_read_is_not_written(tmp_path, saved):
         kernel_=MaxoutKernel(10_001, 2),
     )
     attempt("parameters.depth must be a whole number", depth=10**6)
-    attempt("noise must be a finite number at least 0, got 'NaN'", _noise=math.nan)
-    attempt("unit must be finite and above zero", _unit=np.array([np.inf]))
-    attempt("rows must be numbers that ascend", _n_rows=10**9)
-    attempt("the header must be numbers, texts", _table={"median": math.nan})
-    attempt("the header must take at most 67,108,864 bytes", _table={"notes": "x" * (1 << 26)})
+    attempt("noise must be a finite number at least 0, got 'NaN'", noise_var=math.nan)
+    attempt("unit must be finite and above zero", unit=np.array([np.inf]))
+    attempt("rows must be numbers that ascend", n_rows=10**9)
+    attempt("the header must be numbers, texts", table_={"median": math.nan})
+    attempt("the header must take at most 67,108,864 bytes", table_={"notes": "x" * (1 << 26)})
     model = MaxoutGPClassifier(1, 2, 1.0, 0.1, "nngp", 0.1).fit(
         X[:80], np.array(["a\0", "b"], dtype=object)[LABELS[:80]]
     )
@@ -537,7 +540,7 @@ def test_memory(tmp_path):
     """
     rows = np.random.default_rng(0).normal(size=(3000, 2))
     model = MaxoutGPRegressor(1, 2, 1.0, 0.1, "nngp", 0.1).fit(rows, rows[:, 0])
-    size = model._posterior._factor.packed.memory.nbytes
+    size = model.process_.posterior._factor.packed.memory.nbytes
     tracemalloc.start()
     try:
         model.save(tmp_path / "m")
@@ -847,7 +850,7 @@ def originals(tmp_path_factory):
         model.fit(points, y)
         if name in ("chosen", "strings"):
             assert model.loo_.__class__  # the precision is in the file
-            model._posterior.precision()
+            model.process_.posterior.precision()
         model.save(path)
         files[name] = path.read_bytes(), points[:3], answers(mnngp.load(path), points[:3])
         for mine, theirs in zip(answers(model, points[:3]), files[name][2], strict=True):
@@ -1026,7 +1029,7 @@ def leaves(header):
 def forged(header, members, rng):
     """What somebody who knows the format could write: the digests fit."""
     if rng.random() < 0.5:
-        where, key = (places := leaves(header))[rng.integers(len(places))]
+        where, key = (entries := leaves(header))[rng.integers(len(entries))]
         if rng.random() < 0.1:
             del where[key]
         else:

@@ -17,6 +17,7 @@ import mnngp
 from mnngp import MaxoutGPClassifier, MaxoutGPRegressor, MaxoutKernel
 from mnngp._system import threads
 from mnngp.errors import AccuracyWarning, ConvergenceError, InputError
+from mnngp.estimators.calibration import Calibration
 from mnngp.inference import ConjugateGradients, Posterior, choice, factor
 
 FIXED = {"depth": 3, "rank": 4, "weight_var": 0.9, "bias_var": 0.2, "kind": "nngp"}
@@ -112,11 +113,11 @@ def test_names_of_columns_go_with_the_data_they_came_from(diabetes):
 def test_probabilities_are_calibrated_once_for_all_threads(monkeypatch):
     X, y = load_breast_cancer(return_X_y=True)
     model = MaxoutGPClassifier(**FIXED, noise_var=0.1).fit(X[:200], y[:200])
-    calls, compute = [], MaxoutGPClassifier._calibrate
+    calls, compute = [], Calibration.fit
     monkeypatch.setattr(
-        MaxoutGPClassifier,
-        "_calibrate",
-        lambda self: calls.append(1) or time.sleep(0.1) or compute(self),
+        Calibration,
+        "fit",
+        lambda *arguments: calls.append(1) or time.sleep(0.1) or compute(*arguments),
     )
     together, found = threading.Barrier(4), []
 
@@ -358,7 +359,8 @@ def test_what_was_added_is_in_the_units_of_the_targets(diabetes):
             near, 1e3 * np.tile(X[:, 0] ** 2, 2)
         )
     assert 0.0 < model.report_.added < 1.0
-    noise = model._posterior.noise_var[0] * model._unit[0] ** 2
+    process = model.process_
+    noise = process.posterior.noise_var[0] * process.unit[0] ** 2
     assert model.noise_var_ + model.report_.added == pytest.approx(noise, rel=1e-9)
 
 

@@ -126,7 +126,7 @@ def test_the_objective_is_the_density_of_what_was_seen():
         of_mean = multivariate_normal(mean, variance).logpdf(data.y[place, 0]) + 0.5 * np.log(
             2.0 * np.pi
         )
-        rows = data.place == place
+        rows = data.group == place
         # Given their mean, rows are Gaussian in one dimension less; what does not depend on the
         # noise drops out.
         about = -0.5 * np.sum(weight[rows] * (y[rows, 0] - data.y[place, 0]) ** 2) / noise - 0.5 * (
