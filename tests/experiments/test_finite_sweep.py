@@ -117,9 +117,7 @@ def test_a_cell_is_a_network_that_was_trained_by_itself(results):
     outputs = predict(network, standardised(digits.X[held_out]))
     assert cell.validation_accuracy == np.mean(outputs.argmax(axis=1) == digits.y[held_out])
     evidence = cells.SoftmaxLoss(outputs.astype(float), digits.y[held_out])
-    assert cell.validation_log_loss == pytest.approx(
-        evidence(evidence.sharpness()), rel=1e-5
-    )
+    assert cell.validation_log_loss == pytest.approx(evidence(evidence.sharpness()), rel=1e-5)
     assert cell.training == "adam, learning rate 0.003, 30 epochs, batches of 32"
 
 

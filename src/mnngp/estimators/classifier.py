@@ -66,7 +66,8 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         Any kernel of this package, instead of the first five; what it leaves open is chosen.
     class_weight : dict, "balanced" or None
         What the sample weights of each class are multiplied by: a number for each label, or
-        ``n / (classes · count)``, so that all classes weigh the same; as in scikit-learn.
+        ``n / (classes · count)``, so that all classes weigh the same; as in scikit-learn. Rows
+        count as often as their sample weight says.
     normalize, dtype, max_trials, random_state, progress, solver, n_jobs
         As for ``MaxoutGPRegressor``.
 
@@ -152,12 +153,16 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         weight = sample_weights(sample_weight, X)
-        if self.class_weight is not None:
-            weight = np.ones(len(X)) if weight is None else weight.copy()
-            kept = weight > 0.0  # the others are as if they were not there
-            weight[kept] *= compute_sample_weight(self.class_weight, y[kept])
-            weight = sample_weights(weight, X)
         self.classes_, label = np.unique(y, return_inverse=True)
+        if self.class_weight is not None:
+            weight = np.ones(len(X)) if weight is None else weight
+            if isinstance(self.class_weight, str):  # balanced; weights are counts, also here
+                count = np.bincount(label, weights=weight)
+                count *= np.sum(count > 0.0) / count.sum()
+                weight = np.divide(weight, count[label], where=weight > 0.0, out=np.zeros(len(X)))
+            else:
+                weight = weight * compute_sample_weight(self.class_weight, y)
+            weight = sample_weights(weight, X)
         targets = np.full((len(X), len(self.classes_)), -0.1)
         targets[np.arange(len(X)), label] = 0.9
         return X, targets, weight
