@@ -61,6 +61,7 @@ def as_json(name: str, value: Any) -> Any:
 
 
 def all_as_json(values: dict[str, Any]) -> dict[str, Any]:
+    """Named values as strict JSON has them."""
     return {name: as_json(name, value) for name, value in values.items()}
 
 

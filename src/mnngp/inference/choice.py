@@ -238,6 +238,6 @@ def best_scales(trial: Trial, data: Observations, seed: Any) -> Vector:
 
 
 def share_of_time(n: int, budget: int) -> float:
-    """Roughly how much of a fit's time is spent here, and not on the factorisation of all inputs."""
+    """Roughly how much of a fit's time is spent here, and not on the factorisation."""
     choosing, factorising = budget * 9.0 * min(n, LARGEST) ** 3, n**3 / 3.0
     return choosing / (choosing + factorising)

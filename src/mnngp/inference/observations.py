@@ -167,7 +167,7 @@ def _count_observations(X: Matrix, y: Matrix, group: Integers) -> Integers:
 
 
 def _equal_by_chance(X: Matrix, count: Integers) -> bool:
-    """Whether rows are equal because few are possible: many rows an input, or columns of few values.
+    """Whether rows are equal as few are possible: many rows an input, or columns of few values.
 
     The latter if independent columns, with values that agree as often as those of two different
     inputs do, would make more than a hundredth of the equal pairs that there are. (Columns depend

@@ -137,7 +137,7 @@ class VarianceSpace(SearchSpace):
     def __init__(self, kernel: DeepKernel) -> None:
         self.dtype = kernel.dtype
         self.kernel: DeepKernel = with_parameters(kernel, dtype="float64")
-        activations = [layer.activation for layer in kernel.network.layers if layer.activation]
+        activations = [block.activation for block in kernel.network.blocks if block.activation]
         homogeneous = all(activation.homogeneous for activation in activations)
         logs = [math.log(activation.critical_weight_var) for activation in activations]
         self._ladders: dict[str, list[Any]] = {}
@@ -152,7 +152,7 @@ class VarianceSpace(SearchSpace):
         self.complete = not self._ladders
 
     def _open(self, name: str, unit: Any, factors: Sequence[float], first: Sequence[float]) -> None:
-        """Open a variance that is not fixed: ``factors`` times the unit, those within its bounds."""
+        """Open a variance, if it is not fixed: ``factors`` times the unit, within its bounds."""
         hyperparameter = getattr(self.kernel, f"hyperparameter_{name}")
         if hyperparameter.fixed:
             return
