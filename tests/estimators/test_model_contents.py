@@ -218,7 +218,7 @@ def test_headers_that_do_not_fit(saved, change, message):
         ("row", with_value(10**9, -1), "rows must be numbers that ascend, below rows = 150"),
         ("row", with_value(-1), "row must be finite and not negative, got values from -1"),
         ("place", with_value(-1), "place must be finite and not negative, got values from -1"),
-        ("place", with_value(10**9), "rows must belong to .* places"),
+        ("place", with_value(10**9), "rows must belong to .* unique inputs"),
         ("place", np.zeros_like, "rows must belong to .* none must have no row"),
         ("row_weight", with_value(0.0), "row_weight must be finite and above zero"),
         (

@@ -3,10 +3,16 @@
 from typing import Any
 
 from mnngp.estimators import model_file
-from mnngp.estimators.classifier import MaxoutGPClassifier
-from mnngp.estimators.regressor import MaxoutGPRegressor
+from mnngp.estimators.classifier import ClassificationLeaveOneOut, MaxoutGPClassifier
+from mnngp.estimators.regressor import MaxoutGPRegressor, RegressionLeaveOneOut
 
-__all__ = ["MaxoutGPClassifier", "MaxoutGPRegressor", "load"]
+__all__ = [
+    "ClassificationLeaveOneOut",
+    "MaxoutGPClassifier",
+    "MaxoutGPRegressor",
+    "RegressionLeaveOneOut",
+    "load",
+]
 
 
 def load(path: Any) -> Any:
