@@ -38,6 +38,7 @@ _STARTS = (
 )
 # Of a saturating activation the weight variance says how nonlinear a layer is: a wider range.
 _SMOOTH_GAINS = (0.1, 0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0, 10.0)
+_FEWEST = 3  # values of a variance within its bounds; if there are fewer, others are made
 _FACTORS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of bias variances that differ by layer
 
 
@@ -156,25 +157,27 @@ class VarianceSpace(SearchSpace):
         hyperparameter = getattr(self.kernel, f"hyperparameter_{name}")
         if hyperparameter.fixed:
             return
-        low, high = hyperparameter.bounds.T
-        inside = {
-            factor: tuple(value.tolist()) if np.ndim(unit) else float(value)
-            for factor in factors
-            if np.all((low <= (value := factor * np.asarray(unit))) & (value <= high))
-        }
-        self._ladders[name] = list(inside.values()) or [getattr(self.kernel, name)]
-        self._starts[name] = [inside[factor] for factor in first if factor in inside]
+        lowest, highest = hyperparameter.bounds.T / unit
+        low, high = lowest.max(), highest.min()
+        rungs = [factor for factor in factors if low <= factor <= high]
+        if len(rungs) < _FEWEST:
+            rungs = np.geomspace(low, high, 5).tolist() if low < high else []
+
+        def times_unit(factor: float) -> Any:
+            return tuple((factor * np.asarray(unit)).tolist()) if np.ndim(unit) else factor * unit
+
+        self._ladders[name] = [times_unit(factor) for factor in rungs]
+        begin = [factor for factor in first if factor in rungs] or rungs[len(rungs) // 2 :][:1]
+        self._starts[name] = [times_unit(factor) for factor in begin]
 
     def default(self) -> DeepKernel:
         return self.kernel
 
     def starts(self) -> Iterator[DeepKernel]:
         yield self.kernel
-        choices = {
-            name: values or [getattr(self.kernel, name)] for name, values in self._starts.items()
-        }
-        for values in product(*choices.values()):
-            yield with_parameters(self.kernel, **dict(zip(choices, values, strict=True)))
+        begin = {name: values for name, values in self._starts.items() if values}
+        for values in product(*begin.values()):
+            yield with_parameters(self.kernel, **dict(zip(begin, values, strict=True)))
 
     def neighbours(self, kernel: DeepKernel) -> Iterator[DeepKernel]:
         for name, values in self._ladders.items():
@@ -193,7 +196,7 @@ def _steps(ladder: Sequence[Any], here: Any) -> Iterator[Any]:
         value != here if isinstance(here, str) else abs(np.log(_first(value) / _first(here)))
         for value in ladder
     ]
-    nearest = int(np.argmin(away))
+    nearest = int(np.argmin(away)) if away else 0
     for index in (nearest - 1, nearest + 1):
         if 0 <= index < len(ladder):
             yield ladder[index]
