@@ -229,7 +229,7 @@ def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
     from distributed import Client
 
     from mnngp import MaxoutKernel
-    from mnngp._system.memory import as_bytes
+    from mnngp._system.memory import parse_bytes
     from mnngp.inference import ClusterConjugateGradients, Posterior
 
     dask = str(Path(sys.executable).with_name("dask"))
@@ -272,7 +272,7 @@ def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
     facts = {
         "n": n,
         "features": d,
-        "limit": as_bytes("limit", limit),
+        "limit": parse_bytes("limit", limit),
         "workers": 2,
         "wall": wall,
         "difference": difference,
@@ -287,7 +287,7 @@ def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
 
 
 def write() -> None:
-    from mnngp._system.memory import shown
+    from mnngp._system.memory import format_bytes
     from mnngp.inference.plan import Costs, Job, duration, plans
 
     stored = json.loads(RUNS.read_text())
@@ -320,7 +320,7 @@ def write() -> None:
             iterations=fact["iterations"],
         )
         iterative = next(plan for plan in plans(given, known) if plan.solver == "cg")
-        taken = shown(fact["cg peak"]) if fact["cg peak"] else "–"
+        taken = format_bytes(fact["cg peak"]) if fact["cg peak"] else "–"
         note = {
             SEEN: " (not in the fit, but seen while it was made)",
             CHECKED: " (measured after the fit)",
@@ -345,16 +345,16 @@ def write() -> None:
         guess = next(plan for plan in made if plan.solver == "dask")
         text += [
             "",
-            f"A kernel that does not fit: n = {c['n']:,}, d = {c['features']}, {shown(c['total'])} "
+            f"A kernel that does not fit: n = {c['n']:,}, d = {c['features']}, {format_bytes(c['total'])} "
             f"of tiles, on {c['workers']} "
-            f"workers of {shown(c['limit'])} (`dask scheduler`, `dask worker`, loopback): "
-            f"{shown(c['kept'])} kept and the others "
+            f"workers of {format_bytes(c['limit'])} (`dask scheduler`, `dask worker`, loopback): "
+            f"{format_bytes(c['kept'])} kept and the others "
             f"computed in each of {c['iterations']} iterations, {c['wall']:.0f} s by the clock. "
             "The workers took "
-            f"{shown(max(c['peaks']))} at most. Largest difference from the Cholesky "
+            f"{format_bytes(max(c['peaks']))} at most. Largest difference from the Cholesky "
             "factorisation, relative to the largest "
             f"prediction: {c['difference']:.0e}. Planned: {guess.seconds:.0f} s and "
-            f"{shown(guess.worker_memory)} a worker; the "
+            f"{format_bytes(guess.worker_memory)} a worker; the "
             "machine's two cores had other work meanwhile, and the plan leaves out what a Python "
             "process takes by itself.",
         ]
@@ -371,8 +371,8 @@ def write() -> None:
                 row = [
                     plan.solver,
                     duration(plan.seconds),
-                    shown(plan.worker_memory),
-                    shown(plan.traffic) if plan.traffic else "–",
+                    format_bytes(plan.worker_memory),
+                    format_bytes(plan.traffic) if plan.traffic else "–",
                     kept,
                 ]
             else:

@@ -49,7 +49,7 @@ def writable(
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Any]:
     """A temporary file beside ``path``, which takes its place when everything is written."""
     path = writable(path)
     try:

@@ -69,24 +69,24 @@ class NoiseWarning(AccuracyWarning):
     """A covariance matrix could not be factored until its noise variance was raised."""
 
 
-_heard: ContextVar[list[tuple[type[AccuracyWarning], str]] | None] = ContextVar(
-    "heard", default=None
+_collected: ContextVar[list[tuple[type[AccuracyWarning], str]] | None] = ContextVar(
+    "collected", default=None
 )
 
 
 @contextmanager
-def heard() -> Iterator[list[tuple[type[AccuracyWarning], str]]]:
+def collect_warnings() -> Iterator[list[tuple[type[AccuracyWarning], str]]]:
     """Collect what is warned of inside, for the caller to pass on, instead of giving it.
 
     Of this thread alone, and in spite of all filters: ``warnings.catch_warnings`` is the whole
     process's.
     """
     collected: list[tuple[type[AccuracyWarning], str]] = []
-    token = _heard.set(collected)
+    token = _collected.set(collected)
     try:
         yield collected
     finally:
-        _heard.reset(token)
+        _collected.reset(token)
 
 
 def warn_of_accuracy(text: str, category: type[AccuracyWarning] = AccuracyWarning) -> None:
@@ -95,7 +95,7 @@ def warn_of_accuracy(text: str, category: type[AccuracyWarning] = AccuracyWarnin
 
     (For our own frames ``skip_file_prefixes`` would do, from Python 3.12 on.)
     """
-    if (collected := _heard.get()) is not None:
+    if (collected := _collected.get()) is not None:
         collected.append((category, text))
         return
     frame, level = sys._getframe(1), 2

@@ -306,7 +306,7 @@ def test_fit_and_predict_labels(wine):
     encoder = mnngp.data.Encoder.from_dict(
         {key: model._table[key] for key in model._table if key != "usual_std"}
     )
-    probability = model.predict_proba(encoder.encode(mnngp.data.tables.read(wine / "new.csv")))
+    probability = model.predict_proba(encoder.encode(mnngp.data.read_table(wine / "new.csv")))
     # to the last bit: CSV has all digits
     np.testing.assert_array_equal(table[:, 1:].to_numpy(), probability)
 

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from mnngp import data
-from mnngp.data import Encoder, cifar, published, tables
+from mnngp.data import Encoder, cifar, published
 from mnngp.errors import DataError, InputError, MissingExtraError, MnngpError, ModelFileError
 
 RNG = np.random.default_rng(0)
@@ -1033,36 +1033,40 @@ def test_csv(tmp_path, separator, mark, end):
     text = end.join(line.replace(",", separator, 1) for line in lines)
     if separator != ",":
         text = text.replace(f'{separator}"y;{separator}\t', f'{separator}"y;,\t')
-    frame = tables.read(table(tmp_path, mark + text.encode()))
+    frame = data.read_table(table(tmp_path, mark + text.encode()))
     assert frame.to_dict(as_series=False) == EXPECTED
     assert frame.dtypes == [pl.String, pl.String]
 
 
 def test_csv_in_other_clothes(tmp_path):
-    assert tables.read(table(tmp_path, "a,b\tc\n1,5\t2\n", "t.TSV")).to_dict(as_series=False) == {
+    assert data.read_table(table(tmp_path, "a,b\tc\n1,5\t2\n", "t.TSV")).to_dict(
+        as_series=False
+    ) == {
         "a,b": ["1,5"],
         "c": ["2"],
     }
-    assert tables.read(table(tmp_path, "ä,b\n1,ß\n".encode("utf-16"))).to_dict(as_series=False) == {
+    assert data.read_table(table(tmp_path, "ä,b\n1,ß\n".encode("utf-16"))).to_dict(
+        as_series=False
+    ) == {
         "ä": ["1"],
         "b": ["ß"],
     }
-    assert tables.read(table(tmp_path, "a;b\n1,5;2,5\n")).to_dict(as_series=False) == {
+    assert data.read_table(table(tmp_path, "a;b\n1,5;2,5\n")).to_dict(as_series=False) == {
         "a": ["1,5"],
         "b": ["2,5"],
     }
-    assert tables.read(table(tmp_path, "a\n1\n2")).to_dict(as_series=False) == {"a": ["1", "2"]}
-    blank = tables.read(table(tmp_path, 'a,b\n\n1,2\n\n"x\n\ny",4\n,\n\n\n'))
+    assert data.read_table(table(tmp_path, "a\n1\n2")).to_dict(as_series=False) == {"a": ["1", "2"]}
+    blank = data.read_table(table(tmp_path, 'a,b\n\n1,2\n\n"x\n\ny",4\n,\n\n\n'))
     # blank lines are not rows, a line of gaps is
     assert blank.rows() == [("1", "2"), ("x\n\ny", "4"), (None, None)]
-    assert tables.read(table(tmp_path, "a,b,c\n1,2,\n  \n1,2,3\n")).rows() == [
+    assert data.read_table(table(tmp_path, "a,b,c\n1,2,\n  \n1,2,3\n")).rows() == [
         ("1", "2", None),
         ("1", "2", "3"),
     ]
-    quoted = tables.read(table(tmp_path, '"a ""b""","c,d"\n"1","2"\n'))
+    quoted = data.read_table(table(tmp_path, '"a ""b""","c,d"\n"1","2"\n'))
     assert quoted.to_dict(as_series=False) == {'a "b"': ["1"], "c,d": ["2"]}
     assert (
-        tables.read(
+        data.read_table(
             table(
                 tmp_path,
                 "a,b\n"
@@ -1075,13 +1079,13 @@ def test_csv_in_other_clothes(tmp_path):
 
 
 def test_an_index_that_pandas_wrote_is_left_out(tmp_path):
-    assert tables.read(table(tmp_path, ",a\n0,5\n1,6\n")).to_dict(as_series=False) == {
+    assert data.read_table(table(tmp_path, ",a\n0,5\n1,6\n")).to_dict(as_series=False) == {
         "a": ["5", "6"]
     }
     with pytest.raises(DataError, match="column 1 has no name"):
-        tables.read(table(tmp_path, ",a\n7,5\n1,6\n"))
+        data.read_table(table(tmp_path, ",a\n7,5\n1,6\n"))
     with pytest.raises(DataError, match="column 2 has no name"):
-        tables.read(table(tmp_path, "a,,b\n0,5,1\n1,6,1\n"))
+        data.read_table(table(tmp_path, "a,,b\n0,5,1\n1,6,1\n"))
 
 
 @pytest.mark.parametrize(
@@ -1112,18 +1116,18 @@ def test_an_index_that_pandas_wrote_is_left_out(tmp_path):
 )
 def test_files_that_are_no_tables(tmp_path, name, content, complaint):
     with pytest.raises(DataError, match=complaint):
-        tables.read(table(tmp_path, content, name))
+        data.read_table(table(tmp_path, content, name))
 
 
 def test_paths_that_are_no_tables(tmp_path):
     for name in ("nowhere.csv", "nowhere.xlsx", "nowhere"):
         with pytest.raises(DataError, match=f"{name} is not there"):
-            tables.read(tmp_path / name)
+            data.read_table(tmp_path / name)
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(DataError, match=r"folder\.csv is not a file"):
-        tables.read(tmp_path / "folder.csv")
+        data.read_table(tmp_path / "folder.csv")
     with pytest.raises(InputError, match="path must be the path of a file, got 3"):
-        tables.read(3)
+        data.read_table(3)
 
 
 def test_without_polars(tmp_path, monkeypatch):
@@ -1133,7 +1137,7 @@ def test_without_polars(tmp_path, monkeypatch):
         match=r"tables need polars: pip install "
         r"\"mnngp\[experiments\]\"",
     ):
-        tables.read(tmp_path / "table.csv")
+        data.read_table(tmp_path / "table.csv")
 
 
 def test_parquet_keeps_its_types(tmp_path):
@@ -1147,7 +1151,7 @@ def test_parquet_keeps_its_types(tmp_path):
         }
     )
     frame.write_parquet(path)
-    again = tables.read(path)
+    again = data.read_table(path)
     assert again.dtypes == [pl.Int64, pl.Categorical, pl.Boolean, pl.Date]
     assert Encoder.of(again.with_columns(y=pl.Series([1.5, 2.5])), "y").features == [
         "n is missing",
@@ -1169,7 +1173,7 @@ def test_damaged_parquet_never_fails_otherwise(tmp_path, position, value, cut):
         content[:position] if cut else content[:position] + bytes([value]) + content[position + 1 :]
     )
     with contextlib.suppress(DataError):
-        frame = tables.read(table(tmp_path, changed, "t.parquet"))
+        frame = data.read_table(table(tmp_path, changed, "t.parquet"))
         assert not cut  # what is cut off is never read, what is changed is a whole table at most
         assert frame.shape == (50, 2)
 
@@ -1180,7 +1184,7 @@ def test_damaged_parquet_never_fails_otherwise(tmp_path, position, value, cut):
 )
 def test_any_bytes_are_a_table_or_an_error(tmp_path, content):
     with contextlib.suppress(DataError):
-        frame = tables.read(table(tmp_path, content))
+        frame = data.read_table(table(tmp_path, content))
         assert frame.height > 0
         assert all(dtype == pl.String for dtype in frame.dtypes)
 
@@ -1198,7 +1202,7 @@ r006,50,Bern,2024-01-06T06:00:00,False,,7,,600
 
 
 def test_what_is_learned(tmp_path):
-    frame = tables.read(table(tmp_path, CSV))
+    frame = data.read_table(table(tmp_path, CSV))
     encoder = Encoder.of(frame, "price")
     assert encoder.features == [
         *(f"id = r00{i}" for i in (1, 2, 3, 4, 6)),  # six rows are too few to call them names
@@ -1245,10 +1249,10 @@ def test_what_is_learned(tmp_path):
 
 
 def test_new_rows(tmp_path):
-    encoder = Encoder.of(tables.read(table(tmp_path, CSV)), "price", drop=["id"])
+    encoder = Encoder.of(data.read_table(table(tmp_path, CSV)), "price", drop=["id"])
     new = table(tmp_path, "unasked;half;flag;when;city;age\nx;2;TRUE;;Nowhere;\n", "new.csv")
     np.testing.assert_array_equal(
-        encoder.encode(tables.read(new)), [[20, 1, 0, 0, 0, 19724, 1, 0, 1, 0]]
+        encoder.encode(data.read_table(new)), [[20, 1, 0, 0, 0, 19724, 1, 0, 1, 0]]
     )
     # the same rows, typed
     typed = pl.DataFrame(
@@ -1293,9 +1297,9 @@ def test_new_rows(tmp_path):
     ],
 )
 def test_new_rows_that_do_not_fit(tmp_path, change, complaint):
-    encoder = Encoder.of(tables.read(table(tmp_path, CSV)), "price", drop=["id"])
+    encoder = Encoder.of(data.read_table(table(tmp_path, CSV)), "price", drop=["id"])
     with pytest.raises(InputError, match=complaint):
-        encoder.encode(tables.read(table(tmp_path, change)))
+        encoder.encode(data.read_table(table(tmp_path, change)))
 
 
 def test_typed_columns_that_do_not_fit():
@@ -1575,7 +1579,7 @@ def test_what_is_new_to_the_model_is_said(tmp_path):
     text = "a,flag,city,g,y\n" + "".join(
         f"{i},{i % 2 == 0},{'ABCDE'[i % 5]},{i if i % 7 else ''},{i / 2}\n" for i in range(60)
     )
-    frame = tables.read(table(tmp_path, text))
+    frame = data.read_table(table(tmp_path, text))
     encoder = Encoder.of(frame, "y")
     assert encoder.surprises(frame) == []
     new = {
@@ -1863,7 +1867,7 @@ def test_whole_numbers_beyond_2_to_the_53_are_not_merged(tmp_path):
     frame.write_parquet(tmp_path / "t.parquet")
     reason = "which would be rounded and are most probably identifiers, so it is taken as text"
     for name in ("t.csv", "t.parquet"):
-        read = tables.read(tmp_path / name)
+        read = data.read_table(tmp_path / name)
         encoder = Encoder.of(read, "y")
         assert encoder.features == [f"g = {start + i}" for i in range(3)]
         assert encoder.encode(read).sum(axis=0).tolist() == [20, 20, 20]
@@ -1916,7 +1920,7 @@ def test_durations_become_days(tmp_path):
         frame.cast({"d": pl.Duration(unit), "y": pl.Duration(unit)}).write_parquet(
             tmp_path / "t.parquet"
         )
-        again = tables.read(tmp_path / "t.parquet")
+        again = data.read_table(tmp_path / "t.parquet")
         encoder = Encoder.of(again, "y")
         X, y = encoder.labelled(again)
         assert (X.tolist(), y.tolist()) == ([[0, 0], [0.5, 0], [1, 0], [0.5, 1]], [0, 0.5, 1, 1.5])
@@ -1941,7 +1945,7 @@ def test_rows_are_counted_as_the_table_does():
 
 
 def test_rows_without_a_target_may_hold_anything(tmp_path):
-    frame = tables.read(
+    frame = data.read_table(
         table(tmp_path, "x,d,c,y\n1,2024-01-01,a,1.5\n2,2024-01-02,b,2.5\ntotal,both,,\ninf,,c,\n")
     )
     encoder = Encoder.of(frame, "y")
@@ -2024,7 +2028,7 @@ def test_large_numbers_stay_finite():
 
 
 def test_an_encoder_through_json(tmp_path):
-    frame = tables.read(table(tmp_path, CSV))
+    frame = data.read_table(table(tmp_path, CSV))
     encoder = Encoder.of(frame, "price")
     again = Encoder.from_dict(json.loads(json.dumps(encoder.as_dict(), allow_nan=False)))
     assert again == encoder
@@ -2113,7 +2117,7 @@ def test_large_tables_are_quick(tmp_path):
     frame = pl.DataFrame(columns | {"y": RNG.normal(size=n)})
     frame.write_csv(tmp_path / "large.csv")
     start = time.perf_counter()
-    read = tables.read(tmp_path / "large.csv")
+    read = data.read_table(tmp_path / "large.csv")
     encoder = Encoder.of(read, "y")
     X = encoder.encode(read)
     assert time.perf_counter() - start < 20.0

@@ -217,10 +217,14 @@ def test_the_cores_are_given_back_after_an_interrupt(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(threads._Cores, "_give_back", interrupted_first)
-    with pytest.raises(KeyboardInterrupt), threads.single_blas(1.0), threads.single_blas(1.0):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        threads.one_blas_thread(1.0),
+        threads.one_blas_thread(1.0),
+    ):
         assert threads._allowed() == 1
     gc.collect()  # what pytest holds of the frames
-    with threads.single_blas(1.0):
+    with threads.one_blas_thread(1.0):
         assert threads._allowed() == 1
         assert threads.count() == before
     assert threads._allowed() == before

@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 import mnngp
 from mnngp import MaxoutGPClassifier, MaxoutGPRegressor, MaxoutKernel
 from mnngp._system import connection
-from mnngp._system.memory import as_bytes
+from mnngp._system.memory import parse_bytes
 from mnngp.errors import (
     ClusterError,
     ConvergenceError,
@@ -301,8 +301,8 @@ def test_what_an_iteration_does_not_give(table):
 def test_mistakes_are_named(make, message):
     with pytest.raises(InputError, match=message):
         make()
-    assert as_bytes("memory", "1.5 GiB") == 1.5 * 2**30
-    assert as_bytes("memory", 7) == 7
+    assert parse_bytes("memory", "1.5 GiB") == 1.5 * 2**30
+    assert parse_bytes("memory", 7) == 7
 
 
 # --- the estimators -------------------------------------------------------------------------------

@@ -202,12 +202,12 @@ def _numbers(path: Path) -> list[int]:
     return [int(line) for line in _lines(path)[:1] if line.strip().isdecimal()]
 
 
-def as_bytes(name: str, value: object) -> int:
+def parse_bytes(name: str, value: object) -> int:
     """A size as a number of bytes, or as a word such as "4GB" or "500 MiB".
 
     Examples
     --------
-    >>> as_bytes("memory", "1.5GB")
+    >>> parse_bytes("memory", "1.5GB")
     1500000000
     """
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
@@ -224,12 +224,12 @@ def as_bytes(name: str, value: object) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def shown(size: float) -> str:
+def format_bytes(size: float) -> str:
     """A size for people.
 
     Examples
     --------
-    >>> shown(1.6e9), shown(20_000)
+    >>> format_bytes(1.6e9), format_bytes(20_000)
     ('1.6 GB', '20 kB')
     """
     for unit, word in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):

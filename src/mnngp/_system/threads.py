@@ -116,7 +116,9 @@ def _cores_allowed() -> int:
     return max(1, allowed)
 
 
-def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work: float) -> None:
+def parallel_for(
+    function: Callable[[_Task], object], tasks: Sequence[_Task], *, work: float
+) -> None:
     """Call ``function`` on each task, in threads where there is work enough for them.
 
     There are as many threads as NumPy's BLAS may use now, so OMP_NUM_THREADS, OPENBLAS_NUM_THREADS,
@@ -125,7 +127,7 @@ def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work:
     """
     few = work <= _SMALL  # for BLAS as well
     if few or len(tasks) == 1 or count() == 1:
-        with nullcontext() if few else single_blas(work):
+        with nullcontext() if few else one_blas_thread(work):
             for task in tasks:
                 function(task)
         return
@@ -133,7 +135,7 @@ def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work:
         _in_pool(function, tasks, threads)
 
 
-def independent(
+def parallel_map(
     function: Callable[[_Task], _Result], tasks: Sequence[_Task], jobs: int
 ) -> list[_Result]:
     """What ``function`` makes of each task, ``jobs`` of them at a time, each with one core to
@@ -169,7 +171,7 @@ def _in_pool(
 
 
 @contextmanager
-def single_blas(operations: float) -> Iterator[None]:
+def one_blas_thread(operations: float) -> Iterator[None]:
     """One thread of BLAS for work of so few ``operations`` that the others would be waited for
     longer than they help.
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
-from mnngp._io import replacing, writable
+from mnngp._io import atomic_write, writable
 from mnngp._system.extras import require
-from mnngp.errors import InputError, ModelFileError, UnavailableError, heard
+from mnngp.errors import InputError, ModelFileError, UnavailableError, collect_warnings
 
 # A row is far from those of training if its standard deviation is twice what nearly all of them
 # have when they are left out. Not the largest of them: that may be of a row that stands alone. Of
@@ -69,7 +69,7 @@ def fit(
     require("tables", "polars")
     from mnngp import data
 
-    frame = data.tables.read(table)
+    frame = data.read_table(table)
     encoder = data.Encoder.of(frame, target, task, drop or ())
     X, y = encoder.labelled(frame)
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, model_file
@@ -77,7 +77,7 @@ def fit(
     model: Any = (MaxoutGPClassifier if encoder.task == "classification" else MaxoutGPRegressor)(
         max_trials=max_trials, random_state=seed, solver=solver
     )
-    with heard() as warned:
+    with collect_warnings() as warned:
         model.fit(X, y)
     notes = [*encoder.notes, *(text for _, text in warned)]
     model_file.save(model, output, table=encoder.as_dict() | {"usual_std": _usual_std(model, seed)})
@@ -172,7 +172,7 @@ def predict(
         if isinstance(known, dict)
         else known
     )
-    frame = data.tables.read(table)
+    frame = data.read_table(table)
     X = encoder.encode(frame, strict=False)
     if encoder.task == "classification":
         # As predict_proba, which keeps the variance to itself: it is what takes the time, and need
@@ -192,7 +192,7 @@ def predict(
     if output is None:
         typer.echo(result.write_csv().encode(), nl=False)  # the same bytes on every platform
     else:
-        with replacing(output) as file:
+        with atomic_write(output) as file:
             _write(result, file, output.suffix.lower())
         typer.echo(f"{len(X):,} predictions: {output}")
     for surprise in [*encoder.surprises(frame), *_extrapolated(deviation, usual)]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from mnngp._io import PICTURES, replacing, writable
+from mnngp._io import PICTURES, atomic_write, writable
 from mnngp._system.extras import require
 
 
@@ -85,7 +85,7 @@ def phase(
             typer.echo(f"{layer:>6} {row[0]:>12.5g} {row[1]:>16.5g} {row[2]:>12.5g}")
     if plot is not None:
         figure = plots.initialisation(unit, depth, weight_var=chosen, bias_var=bias_var)
-        with replacing(plot) as file:
+        with atomic_write(plot) as file:
             figure.savefig(file, dpi=130, format=plot.suffix[1:].lower())
         if not as_json:
             typer.echo(f"\nPicture: {plot}")

@@ -47,7 +47,7 @@ def plan(
     first.
     """
     from mnngp import _validation
-    from mnngp._system.memory import shown
+    from mnngp._system.memory import format_bytes
     from mnngp.errors import InputError
     from mnngp.inference.plan import SOLVERS, Job, duration, plans
 
@@ -69,7 +69,7 @@ def plan(
         else f"{workers:,} workers of {threads} threads and {memory}"
     )
     typer.echo(f"n = {job.n:,}, {features} features, depth {depth}, {targets} targets; {place}")
-    typer.echo(f"The kernel has {shown(0.5 * job.item * job.n * job.n)} (one triangle).\n")
+    typer.echo(f"The kernel has {format_bytes(0.5 * job.item * job.n * job.n)} (one triangle).\n")
     for one in made:
         typer.echo(str(one))
         spent = sorted(one.parts.items(), key=lambda part: -part[1])

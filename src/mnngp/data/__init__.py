@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mnngp.data import tables
 from mnngp.data.download import fetch
 from mnngp.data.encoder import Encoder
 from mnngp.data.folder import data_folder
 from mnngp.data.images import Images, find, load, standardised
 from mnngp.data.published import COLLECTIONS, NAMES, Collection, collection
+from mnngp.data.table_files import read_table
 
 __all__ = [
     "COLLECTIONS",
@@ -20,6 +20,6 @@ __all__ = [
     "fetch",
     "find",
     "load",
+    "read_table",
     "standardised",
-    "tables",
 ]

@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp.data.files import compare, opened
+from mnngp.data.integrity import check_digest, open_unpacked
 from mnngp.data.published import CIFAR10, CIFAR10_PYTHON, Digests
 from mnngp.errors import DataError
 
@@ -51,7 +51,7 @@ class Version:
             if name in found:
                 raise DataError(f"{source} holds {name} twice")
             if verify:
-                compare(place, self.digests[name], content)
+                check_digest(place, self.digests[name], content)
             found[name] = self.batch(place, content)
         missing = [name for name in self.digests if name not in found]
         if missing:
@@ -63,7 +63,7 @@ class Version:
             yield from self._members(source)
             return
         for name in self.digests:
-            with opened(source / name) as file:
+            with open_unpacked(source / name) as file:
                 yield name, str(source / name), _bounded(str(source / name), file)
 
     def _members(self, source: Path) -> Iterator[tuple[str, str, bytes]]:
@@ -71,7 +71,7 @@ class Version:
         its checksum.
         """
         wanted = {f"{self.folder}/{name}": name for name in self.digests}
-        with opened(source) as file:
+        with open_unpacked(source) as file:
             stream = _Limited(source, file)
             try:
                 with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]

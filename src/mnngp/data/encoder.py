@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnngp._validation import one_of
-from mnngp.data.tables import polars
+from mnngp.data.table_files import polars
 from mnngp.errors import InputError, ModelFileError
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Encoder:
         Parameters
         ----------
         frame : polars.DataFrame
-            As ``mnngp.data.tables.read`` gives it. Columns of strings are numbers or dates if at
+            As ``mnngp.data.read_table`` gives it. Columns of strings are numbers or dates if at
             least nine in ten of their values are; the others count as gaps, and ``notes`` says so.
         target : str
             The column to predict. Rows without it are left out.
@@ -769,7 +769,7 @@ def _words(column: pl.Series) -> pl.Series:
 def _check_table(frame: object) -> None:
     if not isinstance(frame, polars().DataFrame):
         raise InputError(
-            "frame must be a polars.DataFrame, as mnngp.data.tables.read gives it, "
+            "frame must be a polars.DataFrame, as mnngp.data.read_table gives it, "
             f"got {type(frame).__name__}"
         )
     if frame.height == 0:

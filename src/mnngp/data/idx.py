@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp.data.files import compare, opened
+from mnngp.data.integrity import check_digest, open_unpacked
 from mnngp.errors import DataError
 
 # bytes that a header may announce; EMNIST, the largest of this format, has 0.64 · 10⁹
@@ -37,7 +37,7 @@ def read(
     byte.
     """
     dimensions = 1 + len(item)
-    with opened(path) as file:
+    with open_unpacked(path) as file:
         header = file.read(4 * (1 + dimensions))
         if len(header) < 4 * (1 + dimensions):
             raise DataError(f"{path} is cut off: {len(header)} bytes are no IDX header")
@@ -66,7 +66,7 @@ def read(
             f"says {size} bytes of data"
         )
     if digest is not None:
-        compare(path, digest, header, content)
+        check_digest(path, digest, header, content)
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 

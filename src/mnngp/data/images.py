@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from mnngp import _validation
 from mnngp.data import cifar, idx
-from mnngp.data.files import first_right
 from mnngp.data.folder import data_folder
+from mnngp.data.integrity import first_success
 from mnngp.data.published import CIFAR10, Collection, collection
 from mnngp.errors import DataError
 from mnngp.estimators.scaling import Scaling
@@ -135,7 +135,7 @@ def located(chosen: Collection, folder: str | os.PathLike[str] | None, verify: b
     sources = _sources(chosen, root, verify)
     complete = [source.read for source in sources if not source.missing]
     if complete:
-        return first_right(complete)
+        return first_success(complete)
     if sources:
         missing = ", ".join(sources[0].missing)
         raise DataError(
@@ -198,7 +198,7 @@ def _idx_sources(chosen: Collection, root: Path, verify: bool) -> list[_Source]:
 def _read_idx(chosen: Collection, files: dict[str, list[Path]], verify: bool) -> Found:
     arrays, used = [], []
     for stem, paths in files.items():
-        array, path = first_right(
+        array, path = first_success(
             [partial(read_part, chosen, stem, path, verify) for path in paths]
         )
         arrays.append(array)

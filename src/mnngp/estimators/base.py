@@ -281,7 +281,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         solver = solvers.solver_of(self.solver, len(data), self.dtype)
         with (
             bar(type(self).__name__, show=self.progress) as stage,
-            threads.single_blas(float(len(data)) ** 3 / 3.0),
+            threads.one_blas_thread(float(len(data)) ** 3 / 3.0),
         ):
             objective = choice.Objective(density, noise_var, signal_var)
             share = 0.0

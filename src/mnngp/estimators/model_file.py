@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from mnngp import __version__, _validation
-from mnngp._io import replacing
+from mnngp._io import atomic_write
 from mnngp.errors import InputError, ModelFileError
 from mnngp.estimators import scaling
 from mnngp.estimators.calibration import Calibration, Late
@@ -133,7 +133,7 @@ def save(model: Any, path: Any, table: Mapping[str, Any] | None = None) -> None:
         known.check_together(arrays)
     except InputError as error:
         raise InputError(f"the model cannot be saved: {_short(error)}") from error
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 digest = _Digest(member)

@@ -32,7 +32,7 @@ from mnngp import finite
 from mnngp._system import threads
 from mnngp._typing import Matrix
 from mnngp.data import Images, standardised
-from mnngp.errors import MnngpError, NoiseWarning, heard
+from mnngp.errors import MnngpError, NoiseWarning, collect_warnings
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels import layout, sphere
@@ -114,7 +114,7 @@ class Prepared:
         """What it computes, with what it warned of; an error is an outcome, whatever it is: the
         other cells go on.
         """
-        with heard() as warned:
+        with collect_warnings() as warned:
             try:
                 outcomes = compute()
             except Exception as error:
@@ -255,7 +255,7 @@ class _Infinite:
             for which, some in enumerate(self.others)
             for start in range(0, len(some), height)
         ]
-        threads.spread(task, parts, work=len(result) * n)
+        threads.parallel_for(task, parts, work=len(result) * n)
         return result
 
 

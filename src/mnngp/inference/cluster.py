@@ -270,7 +270,7 @@ class ClusterConjugateGradients(OnCluster, ConjugateGradients):
         self, network: Network, contraction: float, x: Points, progress: Progress | None
     ) -> ClusterTiles:
         """The kernel's tiles, on the workers."""
-        given = None if self.memory is None else memory.as_bytes("memory", self.memory)
+        given = None if self.memory is None else memory.parse_bytes("memory", self.memory)
         return ClusterTiles(Session(self.scheduler), network, contraction, x, given, progress)
 
     def rank_for(self, n: int) -> int:

@@ -69,7 +69,7 @@ class GradientFlow:
         )
         self._x = np.array(_validation.points("X", X))
         self._y, self._flat = as_targets(y, len(self._x))
-        with threads.single_blas(9.0 * len(self._x) ** 3):
+        with threads.one_blas_thread(9.0 * len(self._x) ** 3):
             self._values, self._vectors = np.linalg.eigh(self._ntk(self._x))
         # What is below the rounding of the largest is not known to differ from zero: such
         # directions are not learnt at any time.

@@ -61,7 +61,7 @@ class Storage:
                 f"{100.0 * self.kept / self.total:.0f} % of them kept, the others computed anew in "
                 "every iteration"
             )
-        return f"{memory.shown(self.total)} of tiles {self.where}, {share}"
+        return f"{memory.format_bytes(self.total)} of tiles {self.where}, {share}"
 
 
 class Operator(Protocol):
@@ -168,7 +168,7 @@ class ConjugateGradients:
         if self.rank is not None and self.rank != 0:
             _validation.positive_int("rank", self.rank)
         if self.memory is not None:
-            memory.as_bytes("memory", self.memory)
+            memory.parse_bytes("memory", self.memory)
 
     def __call__(
         self,
@@ -191,7 +191,7 @@ class ConjugateGradients:
         return (
             memory.available() // 2
             if self.memory is None
-            else memory.as_bytes("memory", self.memory)
+            else memory.parse_bytes("memory", self.memory)
         )
 
     def rank_for(self, n: int) -> int:

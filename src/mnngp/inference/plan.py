@@ -116,12 +116,12 @@ class Job:
         if self.iterations is not None:
             _validation.positive_int("iterations", self.iterations)
         _validation.one_of("dtype", self.dtype, ("float64", "float32"))
-        if memory.as_bytes("memory", self.memory) == 0:
+        if memory.parse_bytes("memory", self.memory) == 0:
             raise InputError(f"memory must be above zero, got {self.memory!r}")
 
     @property
     def bytes(self) -> int:
-        return memory.as_bytes("memory", self.memory)
+        return memory.parse_bytes("memory", self.memory)
 
     @property
     def item(self) -> int:
@@ -165,11 +165,11 @@ class Plan:
 
     def __str__(self) -> str:
         line = (
-            f"{self.solver}: about {duration(self.seconds)}, {memory.shown(self.worker_memory)} a "
+            f"{self.solver}: about {duration(self.seconds)}, {memory.format_bytes(self.worker_memory)} a "
             "worker"
         )
         if self.solver.startswith("dask"):
-            line += f", {memory.shown(self.client_memory)} on the client, {memory.shown(self.traffic)} over the network"
+            line += f", {memory.format_bytes(self.client_memory)} on the client, {memory.format_bytes(self.traffic)} over the network"
         if self.iterations:
             tiles = "kept" if self.kept == 1.0 else "computed anew in every iteration"
             if 0.0 < self.kept < 1.0:

@@ -157,7 +157,7 @@ class Posterior:
     ) -> None:
         self.kernel, self.signal_var, self._network = kernel, float(signal_var), kernel.network
         self._points, self._y = points, y
-        with threads.single_blas(len(points) ** 3 / 3.0):
+        with threads.one_blas_thread(len(points) ** 3 / 3.0):
             deviation = math.sqrt(self.signal_var) * standard_deviations(self._network, points)
             self._factor: Inverse = (
                 factorize(
@@ -241,7 +241,7 @@ class Posterior:
         """
         rows = self._rows(X)
         result = np.empty((len(rows), self._y.shape[1]))
-        with threads.single_blas(2.0 * len(rows) * self._y.size):
+        with threads.one_blas_thread(2.0 * len(rows) * self._y.size):
             for part, sigma, kernel in self._chunks(rows):
                 result[part] = self._mean(kernel, sigma)
                 del kernel  # before the next one is made
@@ -253,7 +253,7 @@ class Posterior:
         """
         rows = self._rows(X)
         mean, variance = np.empty((len(rows), self._y.shape[1])), np.empty(len(rows))
-        with threads.single_blas(len(rows) * len(self._y) ** 2):
+        with threads.one_blas_thread(len(rows) * len(self._y) ** 2):
             for part, sigma, kernel in self._chunks(rows):
                 mean[part] = self._mean(kernel, sigma)
                 rest = 1.0 - kernel @ self._t
@@ -267,7 +267,7 @@ class Posterior:
         together.
         """
         x = Points.of("X", self._rows(X), self._network.dtype)
-        with threads.single_blas(len(x) * len(self._y) * (len(x) + len(self._y))):
+        with threads.one_blas_thread(len(x) * len(self._y) * (len(x) + len(self._y))):
             sigma, kernel = self._sigma(x), self._cross(x)
             mean = self._mean(kernel, sigma)
             rest = 1.0 - kernel @ self._t
@@ -364,7 +364,7 @@ class Posterior:
         """
         if chosen is None:
             if self._precision is None:
-                with threads.single_blas(2.0 / 3.0 * len(self._y) ** 3):
+                with threads.one_blas_thread(2.0 / 3.0 * len(self._y) ** 3):
                     inverse = self._factor.diagonal() - self._t**2 / self._c
                 self._precision = inverse / (self._factor.contraction * self._deviation**2)
             return self._precision
@@ -405,7 +405,7 @@ def draw(mean: Matrix, covariance: Matrix, count: int, seed: Any) -> Matrix:
     """Samples of a Gaussian, along the last axis; a covariance that is singular, or negative by
     rounding, is no obstacle.
     """
-    with threads.single_blas(9.0 * len(covariance) ** 3):
+    with threads.one_blas_thread(9.0 * len(covariance) ** 3):
         values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     noise = np.random.default_rng(seed).standard_normal((*mean.shape[1:], len(root), count))

@@ -107,7 +107,9 @@ class Patch:
             for number in range(member, count, crew):
                 self._add(*sums[member], number, self.kept[number], v, w)
 
-        threads.spread(share, range(crew), work=sum(tile.size for tile in self.kept) * v.shape[1])
+        threads.parallel_for(
+            share, range(crew), work=sum(tile.size for tile in self.kept) * v.shape[1]
+        )
         for number in range(count, len(self.shape.tiles)):
             self._add(below, right, number, self.tile(*self.shape.tiles[number]), v, w)
         for other_below, other_right in sums:

@@ -207,7 +207,7 @@ def _spread(
         for batch in range(0, batches, group)
         for row in range(0, n, _TASK)
     ]
-    threads.spread(task, shares, work=effort * values.size * len(program.kind))
+    threads.parallel_for(task, shares, work=effort * values.size * len(program.kind))
 
 
 def _arrays(points: Points, tangent: bool) -> tuple[NDArray[Any], Tables, NDArray[Any]]:

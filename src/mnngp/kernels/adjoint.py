@@ -122,7 +122,9 @@ def _evaluate(
                 refine,
             )
 
-        threads.spread(task, range(0, len(x), _TASK)[::-1], work=4.0 * kernel.size * len(steps))
+        threads.parallel_for(
+            task, range(0, len(x), _TASK)[::-1], work=4.0 * kernel.size * len(steps)
+        )
         with np.errstate(over="ignore"):
             np.fill_diagonal(slab, values.diagonal * on_diagonal if values.scaled else 0.0)
         if not np.isfinite(slab).all():

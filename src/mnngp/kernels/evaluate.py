@@ -288,7 +288,7 @@ class _Job:
                 self.done(share * panel.size / total)
 
         work = state.size * (len(program.kind) + self.rows.shape[1] * fresh)
-        threads.spread(task, self.panels, work=work)
+        threads.parallel_for(task, self.panels, work=work)
         if self.values is not None and emit and self.symmetric:
             if self.packed:
                 for part, target in layout.packed_diagonal(out, len(self.rows)):

@@ -70,7 +70,7 @@ class Points:
                 casting="same_kind",
             )
 
-        threads.spread(split, range(0, count, rows), work=matrix.size)
+        threads.parallel_for(split, range(0, count, rows), work=matrix.size)
         if not np.isfinite(lengths).all():
             row = int(np.argmin(np.isfinite(lengths)))
             raise ScaleError(

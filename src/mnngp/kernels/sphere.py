@@ -183,7 +183,7 @@ def half_angles(x: Points, y: Points, out: Matrix | None = None) -> Matrix:
     """The half angles between all points of x and all of y."""
     angles = np.empty((len(x), len(y))) if out is None else out
     panels = layout.whole(*angles.shape, symmetric=False)
-    threads.spread(
+    threads.parallel_for(
         lambda panel: _angles(panel, x, y, angles), panels, work=angles.size * x.directions.shape[1]
     )
     return angles
@@ -286,7 +286,7 @@ def on_sphere(
     if not keep:
         return sphere
     angles, panels = np.empty(layout.packed_shape(len(points))), layout.packed(len(points))
-    threads.spread(
+    threads.parallel_for(
         lambda panel: _angles(panel, sphere, sphere, angles),
         panels,
         work=angles.size * points.directions.shape[1],
@@ -417,7 +417,7 @@ def packed_correlations(
         if done is not None:
             done(panel.size / total)
 
-    threads.spread(
+    threads.parallel_for(
         task, panels, work=out.size * (8 if x.kept is not None else x.directions.shape[1])
     )
     for _, target in layout.packed_diagonal(out, len(x)):

@@ -46,7 +46,7 @@ def polars() -> Any:
     return library
 
 
-def read(path: str | os.PathLike[str]) -> pl.DataFrame:
+def read_table(path: str | os.PathLike[str]) -> pl.DataFrame:
     """Read a table from a CSV file (.csv, .tsv, .txt) or a Parquet file.
 
     A CSV file has a header, is UTF-8 (with or without a mark at its beginning), and is separated by

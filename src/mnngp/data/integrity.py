@@ -21,7 +21,7 @@ _GZIP = b"\x1f\x8b"
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[BufferedIOBase]:
+def open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
     """The content of a file, unpacked while it is read if it is gzip (whatever its name says).
 
     Gzip's own checksum is compared when the reader meets the end: read one byte more than you
@@ -38,7 +38,7 @@ def opened(path: Path) -> Iterator[BufferedIOBase]:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def compare(path: Path | str, digest: str, *content: bytes) -> None:
+def check_digest(path: Path | str, digest: str, *content: bytes) -> None:
     """Raise unless the content has the published digest, "algorithm:hexadecimal"."""
     algorithm, _, wanted = digest.partition(":")
     found = hashlib.new(algorithm, usedforsecurity=False)
@@ -55,7 +55,7 @@ def compare(path: Path | str, digest: str, *content: bytes) -> None:
     )
 
 
-def first_right(attempts: Iterable[Callable[[], Content]]) -> Content:
+def first_success(attempts: Iterable[Callable[[], Content]]) -> Content:
     """What the first attempt gives that succeeds: a damaged copy does no harm where there is a good
     one.
 
