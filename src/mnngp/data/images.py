@@ -160,7 +160,8 @@ def what_to_do(chosen: Collection, root: Path) -> str:
     """Where the files have to be, in one line."""
     names = ", ".join(Path(place).name for place in chosen.served)
     where = root / Path(next(iter(chosen.served))).parent
-    return f'put {names} from {chosen.home} into {where}, or: mnngp data fetch {chosen.name} --data-dir "{root}"'
+    command = f'mnngp data fetch {chosen.name} --data-dir "{root}"'
+    return f"put {names} from {chosen.home} into {where}, or: {command}"
 
 
 def _digits(chosen: Collection) -> Images:

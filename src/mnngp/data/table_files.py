@@ -8,42 +8,16 @@ import io
 import os
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from mnngp.errors import DataError, InputError, MissingExtraError
+import polars as pl
 
-if TYPE_CHECKING:
-    import polars as pl
+from mnngp.errors import DataError, InputError
 
 TEXT, TABBED, PARQUET = (".csv", ".txt", ".data"), (".tsv", ".tab"), (".parquet", ".pq")
-GAPS = (
-    "",
-    "NA",
-    "N/A",
-    "n/a",
-    "#N/A",
-    "<NA>",
-    "NaN",
-    "nan",
-    "NAN",
-    "-nan",
-    "NULL",
-    "Null",
-    "null",
-    "None",
-    "?",
-)
+_NOT_A_NUMBER, _NULL = ("NaN", "nan", "NAN", "-nan"), ("NULL", "Null", "null", "None")
+GAPS = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "?", *_NOT_A_NUMBER, *_NULL)
 _SEPARATORS = (",", ";", "\t", "|")
 _SAMPLE, _RECORDS = 1 << 16, 20  # characters and records that the separator is guessed from
-
-
-def polars() -> Any:
-    """The library behind tables, if it is installed."""
-    try:
-        import polars as library
-    except ImportError as error:
-        raise MissingExtraError('tables need polars: pip install "mnngp[experiments]"') from error
-    return library
 
 
 def read_table(path: str | os.PathLike[str]) -> pl.DataFrame:
@@ -61,7 +35,6 @@ def read_table(path: str | os.PathLike[str]) -> pl.DataFrame:
     DataError
         The file is missing, empty, damaged, or not of these kinds; the text says what and where.
     """
-    library = polars()
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"path must be the path of a file, got {path!r}")
     path = Path(path)
@@ -76,10 +49,10 @@ def read_table(path: str | os.PathLike[str]) -> pl.DataFrame:
             "table as one of these"
         )
     try:
-        frame = _parquet(library, path) if suffix in PARQUET else _text(library, path)
+        frame = _parquet(path) if suffix in PARQUET else _text(path)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (library.exceptions.PolarsError, library.exceptions.PanicException) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).strip().partition("\n")[0]
         raise DataError(f"{path} is damaged or not a table: {reason}") from error
     if frame.width == 0 or frame.height == 0:
@@ -87,13 +60,13 @@ def read_table(path: str | os.PathLike[str]) -> pl.DataFrame:
     return frame
 
 
-def _parquet(library: Any, path: Path) -> pl.DataFrame:
+def _parquet(path: Path) -> pl.DataFrame:
     with path.open("rb") as file:  # a path would be searched for * and ?
-        frame: pl.DataFrame = library.read_parquet(file, hive_partitioning=False)
-    return frame.with_columns(library.col(library.String).cast(library.Categorical))
+        frame: pl.DataFrame = pl.read_parquet(file, hive_partitioning=False)
+    return frame.with_columns(pl.col(pl.String).cast(pl.Categorical))
 
 
-def _text(library: Any, path: Path) -> pl.DataFrame:
+def _text(path: Path) -> pl.DataFrame:
     lines = _decoded(path)
     text = _without_blank_lines(lines)
     if not text.strip():
@@ -101,14 +74,14 @@ def _text(library: Any, path: Path) -> pl.DataFrame:
     separator = "\t" if path.suffix.lower() in TABBED else _separator(text)
     names = _header(path, text, separator)
     _check_widths(path, lines, separator, len(names))
-    frame: pl.DataFrame = library.read_csv(
+    frame: pl.DataFrame = pl.read_csv(
         io.BytesIO(text.encode()), separator=separator, infer_schema_length=0
     )
     if frame.width != len(names):
         raise DataError(f"{path}: the header has {len(names)} columns, the table {frame.width}")
     frame.columns = [str(number) for number in range(len(names))]
-    frame = frame.with_columns(library.all().str.strip_chars())
-    frame = frame.with_columns(library.when(~library.all().is_in(GAPS)).then(library.all()))
+    frame = frame.with_columns(pl.all().str.strip_chars())
+    frame = frame.with_columns(pl.when(~pl.all().is_in(GAPS)).then(pl.all()))
     if not names[0] and frame["0"].to_list() in (
         [str(i + first) for i in range(frame.height)] for first in (0, 1)
     ):
