@@ -1,0 +1,182 @@
+"""Tables on disk: CSV in many clothes, Parquet, and what is no table."""
+
+import contextlib
+import datetime
+import io
+import sys
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mnngp import data
+from mnngp.data import Encoder
+from mnngp.errors import DataError, InputError, MissingExtraError
+from tests.data.samples import AGAIN, table
+
+EXPECTED = {"a": ["1", "2", None], "b c": ["x", None, "y;,\t|z"]}
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_csv(tmp_path, separator, mark, end):
+    lines = ["a , b c", "1,x", " 2 ,NA", ',"y;,\t|z"', ""]
+    text = end.join(line.replace(",", separator, 1) for line in lines)
+    if separator != ",":
+        text = text.replace(f'{separator}"y;{separator}\t', f'{separator}"y;,\t')
+    frame = data.read_table(table(tmp_path, mark + text.encode()))
+    assert frame.to_dict(as_series=False) == EXPECTED
+    assert frame.dtypes == [pl.String, pl.String]
+
+
+def test_csv_in_other_clothes(tmp_path):
+    assert data.read_table(table(tmp_path, "a,b\tc\n1,5\t2\n", "t.TSV")).to_dict(
+        as_series=False
+    ) == {
+        "a,b": ["1,5"],
+        "c": ["2"],
+    }
+    assert data.read_table(table(tmp_path, "ä,b\n1,ß\n".encode("utf-16"))).to_dict(
+        as_series=False
+    ) == {
+        "ä": ["1"],
+        "b": ["ß"],
+    }
+    assert data.read_table(table(tmp_path, "a;b\n1,5;2,5\n")).to_dict(as_series=False) == {
+        "a": ["1,5"],
+        "b": ["2,5"],
+    }
+    assert data.read_table(table(tmp_path, "a\n1\n2")).to_dict(as_series=False) == {"a": ["1", "2"]}
+    blank = data.read_table(table(tmp_path, 'a,b\n\n1,2\n\n"x\n\ny",4\n,\n\n\n'))
+    # blank lines are not rows, a line of gaps is
+    assert blank.rows() == [("1", "2"), ("x\n\ny", "4"), (None, None)]
+    assert data.read_table(table(tmp_path, "a,b,c\n1,2,\n  \n1,2,3\n")).rows() == [
+        ("1", "2", None),
+        ("1", "2", "3"),
+    ]
+    quoted = data.read_table(table(tmp_path, '"a ""b""","c,d"\n"1","2"\n'))
+    assert quoted.to_dict(as_series=False) == {'a "b"': ["1"], "c,d": ["2"]}
+    assert (
+        data.read_table(
+            table(
+                tmp_path,
+                "a,b\n"
+                + "\n".join(["?", "nan", "null", "N/A", "", "None"]).replace("\n", ",1\n")
+                + ",1\n",
+            )
+        )["a"].to_list()
+        == [None] * 6
+    )
+
+
+def test_an_index_that_pandas_wrote_is_left_out(tmp_path):
+    assert data.read_table(table(tmp_path, ",a\n0,5\n1,6\n")).to_dict(as_series=False) == {
+        "a": ["5", "6"]
+    }
+    with pytest.raises(DataError, match="column 1 has no name"):
+        data.read_table(table(tmp_path, ",a\n7,5\n1,6\n"))
+    with pytest.raises(DataError, match="column 2 has no name"):
+        data.read_table(table(tmp_path, "a,,b\n0,5,1\n1,6,1\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("t.csv", b"", "t.csv is empty"),
+        ("t.csv", b"\xef\xbb\xbf\n\n", "t.csv is empty"),
+        ("t.csv", b"a,b\n", "is empty: it has 2 columns and 0 rows"),
+        ("t.csv", b"a,b,a, b\n1,2,3,4\n", "has more than one column 'a', 'b'"),
+        (
+            "t.csv",
+            b"a,b\n1,2\n3,\xe9\n",
+            "is not UTF-8 text: byte 0xe9 in line 3; save it as UTF-8",
+        ),
+        ("t.csv", b"a,b\n1,2,3\n", r"t\.csv: line 2 has 3 fields, the header has 2$"),
+        ("t.csv", b'a,b,y\n\n"1\n\n1",2,3\n3,4,5,6\n', "line 6 has 4 fields, the header has 3$"),
+        (
+            "t.csv",
+            b"\r\n\r\na;b;y\r\n1;2;3\r\n\r\n3;4\r\n",
+            "line 6 has 2 fields, the header has 3; a gap is written as an empty field",
+        ),
+        ("t.tsv", b"a\tb\n1\n", "line 2 has 1 field, the header has 2; a gap"),
+        ("t.csv", b'a,b\n1,"2\n3,4\n', "is damaged or not a table"),
+        ("t.parquet", b"", "is damaged or not a table"),
+        ("t.parquet", b"PAR1 nonsense PAR1", "is damaged or not a table"),
+        ("t.xlsx", b"PK", r"must end in one of \.csv, "),
+    ],
+)
+def test_files_that_are_no_tables(tmp_path, name, content, complaint):
+    with pytest.raises(DataError, match=complaint):
+        data.read_table(table(tmp_path, content, name))
+
+
+def test_paths_that_are_no_tables(tmp_path):
+    for name in ("nowhere.csv", "nowhere.xlsx", "nowhere"):
+        with pytest.raises(DataError, match=f"{name} is not there"):
+            data.read_table(tmp_path / name)
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError, match=r"folder\.csv is not a file"):
+        data.read_table(tmp_path / "folder.csv")
+    with pytest.raises(InputError, match="path must be the path of a file, got 3"):
+        data.read_table(3)
+
+
+def test_without_polars(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(
+        MissingExtraError,
+        match=r"tables need polars: pip install "
+        r"\"mnngp\[experiments\]\"",
+    ):
+        data.read_table(tmp_path / "table.csv")
+
+
+def test_parquet_keeps_its_types(tmp_path):
+    path = tmp_path / "[a]*.parquet"  # not a pattern
+    frame = pl.DataFrame(
+        {
+            "n": [1, None],
+            "code": ["007", "12"],
+            "flag": [True, None],
+            "day": [datetime.date(2024, 1, 2)] * 2,
+        }
+    )
+    frame.write_parquet(path)
+    again = data.read_table(path)
+    assert again.dtypes == [pl.Int64, pl.Categorical, pl.Boolean, pl.Date]
+    assert Encoder.of(again.with_columns(y=pl.Series([1.5, 2.5])), "y").features == [
+        "n is missing",
+        "code = 007",
+        "code = 12",
+        "flag = true",
+        "flag is missing",
+    ]
+
+
+@AGAIN
+@given(position=st.integers(0, 10**6), value=st.integers(0, 255), cut=st.booleans())
+def test_damaged_parquet_never_fails_otherwise(tmp_path, position, value, cut):
+    buffer = io.BytesIO()
+    pl.DataFrame({"n": range(50), "t": [f"text {i % 5}" for i in range(50)]}).write_parquet(buffer)
+    content = buffer.getvalue()
+    position %= len(content)
+    changed = (
+        content[:position] if cut else content[:position] + bytes([value]) + content[position + 1 :]
+    )
+    with contextlib.suppress(DataError):
+        frame = data.read_table(table(tmp_path, changed, "t.parquet"))
+        assert not cut  # what is cut off is never read, what is changed is a whole table at most
+        assert frame.shape == (50, 2)
+
+
+@settings(AGAIN, max_examples=200)
+@given(
+    st.binary(max_size=200) | st.text(alphabet='ab1,;\t|\n\r" \x00ä', max_size=80).map(str.encode)
+)
+def test_any_bytes_are_a_table_or_an_error(tmp_path, content):
+    with contextlib.suppress(DataError):
+        frame = data.read_table(table(tmp_path, content))
+        assert frame.height > 0
+        assert all(dtype == pl.String for dtype in frame.dtypes)
