@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mnngp.finite import MaxoutNetwork  # noqa: F401
     from mnngp.kernels import MaxoutKernel, NetworkKernel
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOME = {
     "mnngp.activations": (

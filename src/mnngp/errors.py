@@ -12,6 +12,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+__all__ = [
+    "AccuracyWarning",
+    "ClusterError",
+    "ConvergenceError",
+    "DataError",
+    "FactorizationError",
+    "InputError",
+    "MissingExtraError",
+    "MnngpError",
+    "ModelFileError",
+    "NoiseWarning",
+    "ScaleError",
+    "UnavailableError",
+]
+
 # packages that stand between a user's line and the reason for a warning
 _BETWEEN = ("mnngp", "sklearn", "joblib", "numba")
 

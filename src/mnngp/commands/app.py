@@ -15,7 +15,7 @@ from mnngp.commands import data, models, results
 from mnngp.commands.converge import converge
 from mnngp.commands.demo import demo
 from mnngp.commands.phase import phase
-from mnngp.commands.plan import plan
+from mnngp.commands.planning import plan
 from mnngp.commands.sweep import sweep
 from mnngp.errors import MnngpError
 

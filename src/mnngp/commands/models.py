@@ -157,7 +157,8 @@ def predict(
     require("tables", "polars")
     import polars as pl
 
-    from mnngp import data, load
+    from mnngp import data
+    from mnngp.estimators import load
 
     fitted = load(model)
     if getattr(fitted, "_table", None) is None:
