@@ -35,7 +35,7 @@ IN_SDIST = (
     "CITATION.cff",
 )
 # Their examples need no extra.
-MODULES = ("activations.maxout", "kernels.sklearn", "theory", "_system.memory", "_validation")
+MODULES = ("activations.maxout", "activations.piecewise", "theory", "_system.memory", "data.images")
 
 
 def main(dist):
