@@ -67,9 +67,7 @@ class ModelFileError(MnngpError, ValueError):
 
 
 class DataError(MnngpError, ValueError):
-    """A file of data is missing, damaged or not what it should be; the text names it and says what
-    to do.
-    """
+    """A file of data is missing, damaged or not what it should be; the text says what to do."""
 
 
 class MissingExtraError(MnngpError, ImportError):
@@ -105,8 +103,7 @@ def collect_warnings() -> Iterator[list[tuple[type[AccuracyWarning], str]]]:
 
 
 def warn_of_accuracy(text: str, category: type[AccuracyWarning] = AccuracyWarning) -> None:
-    """Give an ``AccuracyWarning`` at the line that called the package, however deep inside it the
-    reason was found.
+    """Give an ``AccuracyWarning`` at the line that called the package, from however deep inside.
 
     (For our own frames ``skip_file_prefixes`` would do, from Python 3.12 on.)
     """

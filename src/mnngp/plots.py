@@ -46,8 +46,7 @@ def initialisation(
     bias_var: float = 0.0,
     correlation: float = 0.5,
 ) -> Figure:
-    """The phase diagram, and what happens over ``depth`` layers at, below and above a weight
-    variance.
+    """The phase diagram, and what ``depth`` layers do at, below and above a weight variance.
 
     Parameters
     ----------
@@ -104,9 +103,7 @@ def initialisation(
 
 
 def phase_diagram(activation: Activation, ax: Axes, weight_var: float, bias_var: float) -> None:
-    """Draw the phases around a point into ``ax``, and where gradients are kept if that is
-    elsewhere.
-    """
+    """Draw the phases around a point into ``ax``, and where gradients are kept."""
     right, top = 2.0 * weight_var, max(2.0 * bias_var, 0.5)
     # a straight line needs two points
     biases = top * np.linspace(0.0, 1.0, 2 if activation.homogeneous else 21) ** 2

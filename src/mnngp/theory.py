@@ -1,5 +1,4 @@
-"""What depth does to variances, correlations and gradients: the maps of one layer, their fixed
-points, the phases.
+"""What depth does to variances, correlations and gradients: maps, fixed points, phases.
 
 A point of variance v before a layer has ``v' = b + w V(v)`` behind it, and two points of one
 variance and correlation ρ have ``ρ' = (b + w E[φ φ'])/v'`` (b, w the variances of biases and
@@ -19,12 +18,10 @@ lets gradients fall by 1/M a layer, and one that keeps gradients lets activation
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from mnngp import _validation
@@ -64,9 +61,7 @@ class FixedPoint:
 
     @property
     def depth_scale(self) -> float:
-        """Over how many layers 1 - ρ changes by a factor e; ``inf`` where it does so more slowly
-        than exponentially.
-        """
+        """Over how many layers 1 - ρ changes by e; ``inf`` where that is not exponential."""
         slope = self.correlation_slope
         if abs(slope - 1.0) <= _CRITICAL:
             return math.inf
@@ -75,8 +70,9 @@ class FixedPoint:
 
 @dataclass(frozen=True, eq=False)
 class DepthProfile:
-    """Two points on their way through a network; index l is behind the l-th hidden layer, 0 behind
-    the first affine map.
+    """Two points on their way through a network.
+
+    Index l is behind the l-th hidden layer, 0 behind the first affine map.
 
     Attributes
     ----------
@@ -92,23 +88,6 @@ class DepthProfile:
     correlation: Vector
     distance: Vector
     gradient: Vector
-
-
-@dataclass(frozen=True, eq=False)
-class PhaseDiagram:
-    """The fixed points on a grid of variances; each array but the axes has shape (len(bias_vars),
-    len(weight_vars)).
-    """
-
-    activation: Activation
-    weight_vars: Vector
-    bias_vars: Vector
-    variance: Vector
-    correlation: Vector
-    variance_slope: Vector
-    gradient_slope: Vector
-    correlation_slope: Vector
-    phase: NDArray[np.str_]
 
 
 def variance_map(
@@ -139,8 +118,7 @@ def correlation_map(
     bias_var: float,
     variance: float | None = None,
 ) -> Any:
-    """The correlation behind a layer of two points of one variance, that of the fixed point by
-    default.
+    """The correlation behind a layer, of two points of one variance (the fixed one by default).
 
     Examples
     --------
@@ -165,8 +143,10 @@ def fixed_point(activation: Activation, *, weight_var: float, bias_var: float = 
     --------
     >>> from mnngp import Maxout, Tanh
     >>> point = fixed_point(Maxout(4), weight_var=0.5, bias_var=0.1)
-    >>> point.phase, round(point.variance, 6), round(point.variance_slope, 6), round(point.gradient_slope, 6)
-    ('ordered', 0.445761, 0.775664, 0.5)
+    >>> point.phase, round(point.variance, 6)
+    ('ordered', 0.445761)
+    >>> round(point.variance_slope, 6), round(point.gradient_slope, 6)
+    (0.775664, 0.5)
     >>> fixed_point(Tanh(), weight_var=2.0, bias_var=0.0).phase
     'chaotic'
     """
@@ -244,16 +224,19 @@ def depth_profile(
     variance: float = 1.0,
     correlation: float = 0.5,
 ) -> DepthProfile:
-    """Variance, correlation and gradient through ``depth`` layers, for two inputs with ``|x|²/d =
-    variance`` and that correlation.
+    """Variance, correlation and gradient through ``depth`` layers, of two inputs.
+
+    Their ``|x|²/d`` is ``variance``, for both.
 
     Examples
     --------
     >>> from mnngp import Maxout
     >>> unit = Maxout(4)
     >>> profile = depth_profile(unit, 30, weight_var=unit.critical_weight_var)
-    >>> bool(np.allclose(profile.variance, profile.variance[0])), f"{profile.distance[-1]:.1e}", f"{profile.gradient[0]:.1e}"
-    (True, '2.1e-07', '1.9e-06')
+    >>> bool(np.allclose(profile.variance, profile.variance[0]))
+    True
+    >>> f"{profile.distance[-1]:.1e}", f"{profile.gradient[0]:.1e}"
+    ('2.1e-07', '1.9e-06')
     """
     w, b = _variances(activation, weight_var, bias_var)
     count = _validation.positive_int("depth", depth)
@@ -271,39 +254,6 @@ def depth_profile(
     with np.errstate(over="ignore"):  # infinite is what it is
         gradient = np.append(np.cumprod(slopes[::-1])[::-1], 1.0)
     return DepthProfile(np.array(variances), 1.0 - np.array(gaps), np.array(gaps), gradient)
-
-
-def phase_diagram(
-    activation: Activation, weight_vars: Sequence[float], bias_vars: Sequence[float]
-) -> PhaseDiagram:
-    """The fixed points over a grid of weight and bias variances.
-
-    Examples
-    --------
-    >>> from mnngp import Maxout
-    >>> phase_diagram(Maxout(4), [0.5, 0.8], [0.0, 0.1]).phase.tolist()
-    [['ordered', 'chaotic'], ['ordered', 'chaotic']]
-    """
-    for name, axis in (("weight_vars", weight_vars), ("bias_vars", bias_vars)):
-        if (
-            not isinstance(axis, Sequence | np.ndarray)
-            or isinstance(axis, str)
-            or np.ndim(axis) != 1
-            or len(axis) == 0
-        ):
-            raise InputError(f"{name} must be a sequence of at least one number, got {axis!r}")
-    points = [
-        [fixed_point(activation, weight_var=w, bias_var=b) for w in weight_vars] for b in bias_vars
-    ]
-    return PhaseDiagram(
-        activation,
-        np.asarray(weight_vars, dtype=np.float64),
-        np.asarray(bias_vars, dtype=np.float64),
-        **{
-            field.name: np.array([[getattr(point, field.name) for point in row] for row in points])
-            for field in fields(FixedPoint)
-        },
-    )
 
 
 def _variances(activation: Any, weight_var: Any, bias_var: Any) -> tuple[float, float]:
@@ -370,9 +320,7 @@ def _fixed_variance(activation: Activation, w: float, b: float) -> float:
 
 
 def _finite(activation: Activation, v: float) -> float:
-    """An endless variance, as a number at which a smooth activation is what it is at infinity, or
-    nearly.
-    """
+    """A number for an endless variance, at which the activation is nearly what it is there."""
     if isinstance(activation, SmoothActivation) and math.isinf(v):
         return _INFINITE if activation.exact else _LARGEST
     return v
@@ -396,5 +344,5 @@ def _distance_map(activation: Activation, gap: Any, w: float, b: float, v: float
         return np.asarray(factor * _slope_square(activation, v) * gap)
     expansion = activation.expansion(v)
     return np.asarray(
-        factor / v * expansion.degrees.fall(expansion.coefficients(np.array([v]))[0] ** 2, gap)
+        factor / v * expansion.degrees.deficit(expansion.coefficients(np.array([v]))[0] ** 2, gap)
     )

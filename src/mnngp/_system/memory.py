@@ -28,9 +28,7 @@ _LEAST = 256 * 2**20
 
 @dataclass(frozen=True)
 class _Version:
-    """The files of a control group's folder: its limits, what it uses, and what of that the kernel
-    would give back.
-    """
+    """The files of a control group: its limits, what it uses, what could be given back."""
 
     limits: tuple[str, ...]
     used: str
@@ -79,8 +77,7 @@ def _of_the_machine() -> Iterator[int]:
 
 
 def left(root: str | Path) -> Iterator[int]:
-    """Bytes that each limit on this process leaves, as Linux tells in the files below ``root``;
-    nothing elsewhere.
+    """Bytes that each limit on this process leaves, as Linux tells below ``root``.
 
     Files that are missing, cannot be read or make no sense set no limit.
     """
@@ -128,8 +125,9 @@ def _groups(root: Path) -> Iterator[tuple[_Version, Path, Path]]:
 
 
 def _mounts(root: Path) -> list[tuple[_Version, str, str]]:
-    """Mounts of control groups, as ``number parent device top place options [...] - kind source
-    options`` of mountinfo has them.
+    """Mounts of control groups: version, place, and the group that is mounted there.
+
+    A line of mountinfo is ``number parent device top place options [...] - kind source options``.
     """
     mounts = []
     for line in _lines(root / "proc/self/mountinfo"):

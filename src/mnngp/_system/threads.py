@@ -25,8 +25,7 @@ class _Holder:
 
 
 class _Cores:
-    """The cores, taken from BLAS while our threads run: its own idle threads spin, and would take
-    them from ours.
+    """The cores, taken from BLAS while our threads run: its idle threads would spin on them.
 
     Where callers in several Python threads overlap, the first one limits BLAS and lifts the limit
     when it is done: a limit has to be lifted by the thread that set it. The others run under it, or
@@ -43,9 +42,7 @@ class _Cores:
 
     @contextmanager
     def taken(self) -> Iterator[int]:
-        """How many there are. Whenever Ctrl-C comes, they are given back, at once or by the next
-        call.
-        """
+        """How many there are; given back whenever Ctrl-C comes, at once or by the next call."""
         holder = _Holder()
         try:
             yield self._take(holder)
@@ -99,8 +96,7 @@ def count() -> int:
 
 
 def _cores_allowed() -> int:
-    """The cores that this process may use, where threadpoolctl does not know the BLAS (Apple's
-    Accelerate).
+    """The cores of this process, where threadpoolctl does not know the BLAS (Accelerate).
 
     joblib looks at CPU affinity, at quotas of containers and at LOKY_MAX_CPU_COUNT; its workers get
     the other two variables.
@@ -138,8 +134,7 @@ def parallel_for(
 def parallel_map(
     function: Callable[[_Task], _Result], tasks: Sequence[_Task], jobs: int
 ) -> list[_Result]:
-    """What ``function`` makes of each task, ``jobs`` of them at a time, each with one core to
-    itself.
+    """What ``function`` makes of each task, ``jobs`` at a time, each with one core to itself.
 
     What it calls starts no threads of its own, so that results do not depend on ``jobs``.
     """
@@ -172,8 +167,7 @@ def _in_pool(
 
 @contextmanager
 def one_blas_thread(operations: float) -> Iterator[None]:
-    """One thread of BLAS for work of so few ``operations`` that the others would be waited for
-    longer than they help.
+    """One thread of BLAS for few ``operations``: others would cost more than they help.
 
     On a machine that is doing something else a thread may wait for a core, and BLAS waits for all
     of its threads, many times in one small decomposition.

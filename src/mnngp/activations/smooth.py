@@ -2,11 +2,11 @@
 
 With ``c_k(v) = E[φ(√v z) h_k(z)]``, h_k the orthonormal Hermite polynomials,
 
-    E[φ(√v z) φ(√v' z')] = Σ_k c_k(v) c_k(v') ρ^k,        √v √v' E[φ' φ'] = Σ_k k c_k(v) c_k(v')
-    ρ^(k-1).
+    E[φ(√v z) φ(√v' z')] = Σ_k   c_k(v) c_k(v') ρ^k,
+    √v √v' E[φ' φ']      = Σ_k k c_k(v) c_k(v') ρ^(k-1).
 
 Unequal variances cost nothing extra. For erf, tanh and GELU the coefficients are known, and sums
-over all degrees take some hundred terms at any variance (``exact.py``). Of any other activation
+over all degrees take some hundred terms at any variance (``hermite.py``). Of any other activation
 they are integrals, and the sum is cut at a degree K. What that leaves out is known: the two sums at
 ρ = 1 are ``E φ²`` and ``v E φ'²``, which are computed on their own.
 """
@@ -45,8 +45,7 @@ _TOLERATED = 1e-10  # a larger one is worth a warning
 
 @lru_cache(maxsize=1)
 def _hermite_functions() -> Vector:
-    """``h_k(z) · density(z) · dz`` on the nodes, a row a degree: the rows of ``c_k`` as an
-    integral.
+    """``h_k(z) · density(z) · dz`` on the nodes, a row a degree: ``c_k`` as an integral.
 
     The recurrence runs on ``h_k √density``, which is bounded, so no degree overflows.
     """
@@ -83,9 +82,7 @@ class SmoothActivation(Activation):
 
     @property
     def exact(self) -> bool:
-        """Whether its moments are known at any variance; if not, the series is cut, with a warning
-        where that is not accurate.
-        """
+        """Whether its moments are known at any variance; if not, the series is cut."""
         return self._exact is not None
 
     def variance(self, v: Vector) -> Vector:
@@ -107,9 +104,7 @@ class SmoothActivation(Activation):
         return _gaussian_mean(lambda z: self.slope(z) ** 2, v)
 
     def expansion(self, largest: float) -> Expansion:
-        """The Hermite coefficients that variances up to ``largest`` need, with a warning where the
-        series is not accurate.
-        """
+        """The Hermite coefficients for variances up to ``largest``; warns if inaccurate."""
         if self._exact is not None:
             return self._exact.expansion(largest)
         return _Cut(self, Degrees.every(self.checked_terms(largest)))
@@ -120,8 +115,7 @@ class SmoothActivation(Activation):
         return np.asarray(values @ _hermite_functions()[:terms].T)
 
     def terms(self, largest: float) -> tuple[int, float]:
-        """How many terms reach rounding for variances up to ``largest``, and the remainder they
-        leave.
+        """How many terms variances up to ``largest`` need, and the remainder they leave.
 
         The remainder is that of ``Σ k c_k²`` (and so bounds that of ``Σ c_k²``), relative to the
         sum, at ρ = ±1; inside it falls geometrically.
@@ -161,9 +155,7 @@ class SmoothActivation(Activation):
 
     @property
     def error(self) -> float:
-        """The remainder of the series of ``derivative`` at ρ = 1, and so a bound of it
-        everywhere.
-        """
+        """The remainder of the series of ``derivative`` at ρ = 1: a bound of it everywhere."""
         return (ERROR if self._exact is not None else self.terms(1.0)[1]) * float(
             self.slope_variance(np.ones(1))[0]
         )
@@ -178,7 +170,7 @@ class SmoothActivation(Activation):
 
     def _deficit(self, rho: Vector) -> Vector:
         degrees, coefficients = _at_one(self)
-        return degrees.fall(coefficients**2, 1.0 - rho)
+        return degrees.deficit(coefficients**2, 1.0 - rho)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,4 @@
-"""The command line: the list of commands. They parse, call and print; what is heavy is imported
-inside, so ``--help`` is quick.
-"""
+"""The list of commands; what is heavy is imported inside them, so ``--help`` is quick."""
 
 from __future__ import annotations
 

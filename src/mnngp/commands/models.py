@@ -1,6 +1,4 @@
-"""``mnngp fit`` and ``mnngp predict``: from a table to a model file, and from that to
-predictions.
-"""
+"""``mnngp fit`` and ``mnngp predict``: from a table to a model file, and to predictions."""
 
 from __future__ import annotations
 
@@ -209,8 +207,7 @@ def predict(
 
 
 def _usual_std(model: Any, seed: int) -> float:
-    """The standard deviation of an observation, predicted without its own row, that nearly all
-    training rows do not exceed.
+    """The standard deviation that nearly all training rows have when they are left out.
 
     Without a factor a row that is left out is a system to solve; the spread of the targets stands
     in, which a prediction does not exceed where it knows anything.

@@ -1,6 +1,4 @@
-"""The public files from their public homes, through pooch: a file gets its name only when its
-digest is the published one.
-"""
+"""The public files from their homes, through pooch, which compares their digests."""
 
 from __future__ import annotations
 
@@ -144,8 +142,9 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
 
 
 class _Bar:
-    """What pooch takes for a progress bar. ``total`` is zero if the server does not say; the last
-    piece counts as a whole one.
+    """What pooch takes for a progress bar.
+
+    ``total`` is zero if the server does not say; the last piece counts as a whole one.
     """
 
     def __init__(self, done: Done) -> None:

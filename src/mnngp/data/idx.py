@@ -1,5 +1,7 @@
-"""The IDX format of MNIST: two zeros, a type, the number of dimensions, each dimension as four
-bytes, then the bytes themselves.
+"""The IDX format of MNIST.
+
+Two zeros, a type, the number of dimensions, each dimension as four bytes, then the bytes
+themselves.
 
 It is described at the foot of MNIST's home page. Here the type is always 8 (unsigned bytes).
 """
@@ -33,9 +35,7 @@ def names(stem: str) -> tuple[str, ...]:
 def read(
     path: Path, item: tuple[int, ...], count: int | None, digest: str | None
 ) -> NDArray[np.uint8]:
-    """Read an array of ``count`` items (any number if None) of the given shape, checked to the last
-    byte.
-    """
+    """Read ``count`` items (any number if None) of the given shape, checked to the last byte."""
     dimensions = 1 + len(item)
     with open_unpacked(path) as file:
         header = file.read(4 * (1 + dimensions))

@@ -27,8 +27,7 @@ _ROWS = 4096  # images that are standardised at a time: the temporaries stay sma
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A collection of images in two parts, ``X``, ``y`` to learn from and ``X_test``, ``y_test`` to
-    test on.
+    """A collection of images: ``X``, ``y`` to learn from, ``X_test``, ``y_test`` to test on.
 
     A row of ``X`` is an image, one byte a pixel: 0 to 255, for "digits" 0 to 16.
     ``row.reshape(shape)`` is the picture; that of CIFAR-10 is (3, 32, 32), a plane for each of red,
@@ -86,8 +85,7 @@ def load(name: str, folder: str | os.PathLike[str] | None = None, *, verify: boo
 
 
 def standardised(X: Any) -> NDArray[np.float64]:
-    """Images as the paper has them: each minus its own mean, divided by its own standard deviation,
-    so that ⟨x, x⟩/d = 1.
+    """Images as the paper has them: each of mean zero and variance one, so that ⟨x, x⟩/d = 1.
 
     Choose the rows first: a row of bytes becomes eight times as large.
 
@@ -104,7 +102,8 @@ def standardised(X: Any) -> NDArray[np.float64]:
 
 
 def find(name: str, folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """Where ``load`` would read a collection from: a folder or an archive. None: it is not there.
+    """Where ``load`` would read a collection from, a folder or an archive; None if it is not there.
+
     Nothing is read or checked.
     """
     chosen = collection(name)

@@ -1,6 +1,4 @@
-"""Files of strangers, read with care: never more than expected, damage is named, and digests are
-compared.
-"""
+"""Files of strangers, read with care: never more than expected, and digests are compared."""
 
 from __future__ import annotations
 
@@ -56,8 +54,7 @@ def check_digest(path: Path | str, digest: str, *content: bytes) -> None:
 
 
 def first_success(attempts: Iterable[Callable[[], Content]]) -> Content:
-    """What the first attempt gives that succeeds: a damaged copy does no harm where there is a good
-    one.
+    """What the first attempt gives that succeeds: a damaged copy does no harm beside a good one.
 
     If all fail, the first failure is raised; there has to be at least one attempt.
     """

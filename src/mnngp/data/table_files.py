@@ -117,9 +117,7 @@ def _without_blank_lines(text: str) -> str:
 
 
 def _separator(text: str) -> str:
-    """The separator that divides the first lines into as many fields as the header has, and into
-    the most.
-    """
+    """The separator that divides the first lines into equally many fields, and into the most."""
     sample = text[:_SAMPLE]
     scores = {}
     for separator in _SEPARATORS:
