@@ -26,28 +26,20 @@ _LEFT_OUT = 2000  # rows at most
 
 def fit(
     table: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TRAIN", help="The training table: CSV (or TSV) or Parquet.", show_default=False
-        ),
+        Path, typer.Argument(metavar="TRAIN", help="The training table: CSV (or TSV) or Parquet.")
     ],
-    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
+    target: Annotated[str, typer.Option(help="The column to predict.")],
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="MODEL", help="Where to write the model.", show_default=False
-        ),
+        Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the model.")
     ],
     task: Annotated[
         str | None,
         typer.Option(
-            help="classification or regression; by default regression if the target holds numbers.",
-            show_default=False,
+            help="classification or regression; by default regression if the target holds numbers."
         ),
     ] = None,
     drop: Annotated[
-        list[str] | None,
-        typer.Option(help="A column not to use (may be repeated).", show_default=False),
+        list[str] | None, typer.Option(help="A column not to use (may be repeated).")
     ] = None,
     max_trials: Annotated[int, typer.Option(min=1, help="Kernels to try at most.")] = 24,
     seed: Annotated[
@@ -118,14 +110,9 @@ def fit(
 
 
 def predict(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="What mnngp fit wrote.", show_default=False)
-    ],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What mnngp fit wrote.")],
     table: Annotated[
-        Path,
-        typer.Argument(
-            metavar="NEW", help="Rows to predict: CSV (or TSV) or Parquet.", show_default=False
-        ),
+        Path, typer.Argument(metavar="NEW", help="Rows to predict: CSV (or TSV) or Parquet.")
     ],
     output: Annotated[
         Path | None,
@@ -133,14 +120,12 @@ def predict(
             "--output",
             "-o",
             help="Where to write them (.csv, .tsv or .parquet) [default: print them].",
-            show_default=False,
         ),
     ] = None,
     keep: Annotated[
         list[str] | None,
         typer.Option(
-            help="A column of NEW to put in front, such as an identifier (may be repeated).",
-            show_default=False,
+            help="A column of NEW to put in front, such as an identifier (may be repeated)."
         ),
     ] = None,
 ) -> None:

@@ -11,14 +11,7 @@ import typer
 
 def plan(
     n: Annotated[
-        float,
-        typer.Option(
-            "--n",
-            min=1,
-            max=1e12,
-            help="Training points, such as 20000 or 1e6.",
-            show_default=False,
-        ),
+        float, typer.Option("--n", min=1, max=1e12, help="Training points, such as 20000 or 1e6.")
     ],
     features: Annotated[int, typer.Option(min=1, help="Columns of the data.")] = 100,
     depth: Annotated[int, typer.Option(min=1, help="Hidden layers.")] = 5,
@@ -31,15 +24,10 @@ def plan(
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
     iterations: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Of conjugate gradients [default: as in the benchmark].", show_default=False
-        ),
+        typer.Option(min=1, help="Of conjugate gradients [default: as in the benchmark]."),
     ] = None,
     solver: Annotated[
-        str | None,
-        typer.Option(
-            help="Show this one alone: cholesky, cg, dask or dask-cholesky.", show_default=False
-        ),
+        str | None, typer.Option(help="Show this one alone: cholesky, cg, dask or dask-cholesky.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

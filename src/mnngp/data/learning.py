@@ -46,12 +46,7 @@ def learn_column(column: pl.Series, whole: pl.Series, notes: list[str]) -> Numbe
 
 
 def _learn_number(
-    given: pl.Series,
-    whole: pl.Series,
-    values: pl.Series,
-    dates: bool,
-    gaps: bool,
-    notes: list[str],
+    given: pl.Series, whole: pl.Series, values: pl.Series, dates: bool, gaps: bool, notes: list[str]
 ) -> Number | None:
     name = given.name
     read = parsing.parse_days(whole) if dates else parsing.parse_numbers(whole)
