@@ -58,19 +58,6 @@ _HOME = {
     # needs PyTorch, and so is not in __all__: a star import must work without
     "mnngp.finite": ("MaxoutNetwork",),
 }
-_SUBMODULES = (
-    "activations",
-    "data",
-    "errors",
-    "estimators",
-    "experiments",
-    "finite",
-    "inference",
-    "interop",
-    "kernels",
-    "plots",
-    "theory",
-)
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -101,6 +88,7 @@ __all__ = [
     "plots",
     "theory",
 ]
+_SUBMODULES = tuple(name for name in __all__ if name not in {"__version__", *_MODULE})
 
 
 def __getattr__(name: str) -> Any:

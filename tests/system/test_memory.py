@@ -340,7 +340,8 @@ def test_a_users_own_zero_is_refused():
 
 LIMITED = """
 import resource, numpy as np
-from mnngp import MaxoutGPRegressor, memory
+from mnngp import MaxoutGPRegressor
+from mnngp._system import memory
 from mnngp.inference import solvers
 assert solvers.word("auto", 30_000, np.float64) == "cholesky" or memory.available() < 8e9
 X = np.random.default_rng(0).normal(size=(300, 3))

@@ -96,13 +96,7 @@ def _groups(root: Path) -> Iterator[tuple[_Version, Path, Path]]:
     for line in _lines(root / "proc/self/cgroup"):
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        version = (
-            _V2
-            if number == "0" and not controllers
-            else _V1
-            if "memory" in controllers.split(",")
-            else None
-        )
+        version = _version(number == "0" and not controllers, controllers)
         if version is None:
             continue
         places = [(place, top) for kind, place, top in mounts if kind is version] or [
@@ -133,16 +127,15 @@ def _mounts(root: Path) -> list[tuple[_Version, str, str]]:
     for line in _lines(root / "proc/self/mountinfo"):
         first, _, second = line.partition(" - ")
         fields, kind, options = first.split(), second.split()[:1], second.split()[-1:]
-        version = (
-            _V2
-            if kind == ["cgroup2"]
-            else _V1
-            if kind == ["cgroup"] and "memory" in options[0].split(",")
-            else None
-        )
+        version = _version(kind == ["cgroup2"], options[0] if kind == ["cgroup"] else "")
         if version is not None and len(fields) > 4:
             mounts.append((version, _plain(fields[4]), _plain(fields[3])))
     return mounts
+
+
+def _version(unified: bool, controllers: str) -> _Version | None:
+    """Which version of control groups that is, if it is one that looks after memory."""
+    return _V2 if unified else _V1 if "memory" in controllers.split(",") else None
 
 
 def _inner(path: str, top: str) -> str | None:
