@@ -3,6 +3,7 @@ the pages say.
 """
 
 import importlib.util
+import pkgutil
 import re
 from pathlib import Path
 
@@ -83,6 +84,13 @@ def test_a_stale_block_is_seen(tmp_path):
 def test_links_lead_somewhere(page):
     for target, _ in LINK.findall(page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_reference_names_what_there_is():
+    names = re.findall(r"^::: (\S+)", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    for name in names:
+        if importlib.util.find_spec("torch") or not re.search("finite|interop|convergence", name):
+            assert pkgutil.resolve_name(name) is not None
 
 
 def test_the_first_commands_are_named():
