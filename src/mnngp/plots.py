@@ -66,11 +66,9 @@ def initialisation(
     matplotlib.figure.Figure
         Save it with ``figure.savefig("phase.png")``.
     """
-    chosen = (
-        theory.critical_weight_var(activation, bias_var=bias_var)
-        if weight_var is None
-        else weight_var
-    )
+    chosen = weight_var
+    if chosen is None:
+        chosen = theory.critical_weight_var(activation, bias_var=bias_var)
     figure, axes = new_figure(
         figsize=(11.0, 3.6), ncols=4, gridspec_kw={"width_ratios": [1.25, 1, 1, 1]}
     )

@@ -127,11 +127,10 @@ def correlation_map(
     array([0.31831, 1.     ])
     """
     w, b = _variances(activation, weight_var, bias_var)
-    v = (
-        _finite(activation, _fixed_variance(activation, w, b))
-        if variance is None
-        else _validation.real("variance", variance, low=0.0)
-    )
+    if variance is None:
+        v = _finite(activation, _fixed_variance(activation, w, b))
+    else:
+        v = _validation.real("variance", variance, low=0.0)
     result = 1.0 - _distance_map(activation, 1.0 - _validation.correlations("rho", rho), w, b, v)
     return float(result) if np.ndim(rho) == 0 else result
 
@@ -153,19 +152,13 @@ def fixed_point(activation: Activation, *, weight_var: float, bias_var: float = 
     w, b = _variances(activation, weight_var, bias_var)
     variance = _fixed_variance(activation, w, b)
     v = _finite(activation, variance)
-    variance_slope, gradient_slope = (
-        w * _variance_slope(activation, v),
-        w * _slope_square(activation, v),
-    )
+    variance_slope = w * _variance_slope(activation, v)
+    gradient_slope = w * _slope_square(activation, v)
     correlation_slope = _weight_over_variance(activation, w, b, v) * _slope_square(activation, v)
     multiplier = max(variance_slope, gradient_slope)
-    phase = (
-        "critical"
-        if abs(multiplier - 1.0) <= _CRITICAL
-        else "ordered"
-        if multiplier < 1.0
-        else "chaotic"
-    )
+    phase = "ordered" if multiplier < 1.0 else "chaotic"
+    if abs(multiplier - 1.0) <= _CRITICAL:
+        phase = "critical"
     correlation = 1.0
     # the map is convex and crosses the diagonal once below one
     if correlation_slope > 1.0 + _CRITICAL:
@@ -261,9 +254,8 @@ def _variances(activation: Any, weight_var: Any, bias_var: Any) -> tuple[float, 
         raise InputError(
             f"activation must be an activation, such as Maxout(4) or ReLU(), got {activation!r}"
         )
-    return _validation.real("weight_var", weight_var, low=0.0, strict=True), _validation.real(
-        "bias_var", bias_var, low=0.0
-    )
+    w = _validation.real("weight_var", weight_var, low=0.0, strict=True)
+    return w, _validation.real("bias_var", bias_var, low=0.0)
 
 
 def _mean_square(activation: Activation, v: Any) -> Any:

@@ -51,22 +51,15 @@ def phase(
             "depth": depth,
             "weight_var": chosen,
             "bias_var": bias_var,
-        }
-        facts |= {
             "critical_weight_var": critical,
             "phase": point.phase,
             "variance_slope": point.variance_slope,
             "gradient_slope": point.gradient_slope,
         }
-        layers = {
-            name: getattr(profile, name).tolist()
-            for name in ("variance", "correlation", "distance", "gradient")
-        }
-        layers = {
-            name: [value if math.isfinite(value) else None for value in values]
-            for name, values in layers.items()
-        }
-        typer.echo(json.dumps(facts | layers, allow_nan=False))
+        for name in ("variance", "correlation", "distance", "gradient"):
+            values = getattr(profile, name).tolist()
+            facts[name] = [value if math.isfinite(value) else None for value in values]
+        typer.echo(json.dumps(facts, allow_nan=False))
     else:
         typer.echo(
             f"Maxout of rank {rank}: critical weight variance {critical:.8g} (a standard deviation "

@@ -57,14 +57,8 @@ def fetch(
     for place, digest in chosen.served.items():
         path = root / place
         if not _is_right(chosen, path):
-            _download(
-                chosen,
-                (home or chosen.home).rstrip("/") + "/" + path.name,
-                path,
-                digest,
-                root,
-                progress,
-            )
+            url = f"{(home or chosen.home).rstrip('/')}/{path.name}"
+            _download(chosen, url, path, digest, root, progress)
         paths.append(path)
     return paths
 

@@ -106,15 +106,8 @@ def find(name: str, folder: str | os.PathLike[str] | None = None) -> Path | None
 
     Nothing is read or checked.
     """
-    chosen = collection(name)
-    return next(
-        (
-            source.place
-            for source in _sources(chosen, data_folder(folder), True)
-            if not source.missing
-        ),
-        None,
-    )
+    sources = _sources(collection(name), data_folder(folder), verify=True)
+    return next((source.place for source in sources if not source.missing), None)
 
 
 @dataclass(frozen=True)
@@ -148,11 +141,9 @@ def located(chosen: Collection, folder: str | os.PathLike[str] | None, verify: b
 def _sources(chosen: Collection, root: Path, verify: bool) -> list[_Source]:
     if not chosen.files:
         return []
-    return (
-        _cifar_sources(root, verify)
-        if chosen.name == CIFAR10.name
-        else _idx_sources(chosen, root, verify)
-    )
+    if chosen.name == CIFAR10.name:
+        return _cifar_sources(root, verify)
+    return _idx_sources(chosen, root, verify)
 
 
 def what_to_do(chosen: Collection, root: Path) -> str:
@@ -198,9 +189,8 @@ def _idx_sources(chosen: Collection, root: Path, verify: bool) -> list[_Source]:
 def _read_idx(chosen: Collection, files: dict[str, list[Path]], verify: bool) -> Found:
     arrays, used = [], []
     for stem, paths in files.items():
-        array, path = first_success(
-            [partial(read_part, chosen, stem, path, verify) for path in paths]
-        )
+        attempts = [partial(read_part, chosen, stem, path, verify) for path in paths]
+        array, path = first_success(attempts)
         arrays.append(array)
         used.append(path)
     for images, labels, path in zip(arrays[::2], arrays[1::2], used[1::2], strict=True):
@@ -230,17 +220,11 @@ def _cifar_sources(root: Path, verify: bool) -> list[_Source]:
             for folder in (place / version.folder, place):
                 missing = [name for name in version.digests if not (folder / name).is_file()]
                 if len(missing) < len(version.digests):
-                    folders.append(
-                        _Source(folder, missing, partial(read_cifar, version, folder, verify))
-                    )
-            if (place / version.archive).is_file():
-                archives.append(
-                    _Source(
-                        place / version.archive,
-                        [],
-                        partial(read_cifar, version, place / version.archive, verify),
-                    )
-                )
+                    read = partial(read_cifar, version, folder, verify)
+                    folders.append(_Source(folder, missing, read))
+            archive = place / version.archive
+            if archive.is_file():
+                archives.append(_Source(archive, [], partial(read_cifar, version, archive, verify)))
     return folders + archives
 
 
