@@ -169,6 +169,25 @@ def test_what_is_no_date(form):
         encoder.encode(pl.DataFrame({"d": ["2022-01-01", form]}))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "late", "shown"),
+    [
+        (pl.Date, 5_000_000, "15659-07-15"),
+        (pl.Datetime("us"), 10**18, "33658-09-27T01:46:40.000000"),
+        (pl.Datetime("ms", "UTC"), 10**15, "33658-09-27T01:46:40.000"),
+    ],
+)
+def test_dates_that_python_does_not_have(dtype, late, shown):
+    days = pl.Series("when", range(10)).cast(pl.Int32).cast(pl.Date).cast(dtype)
+    encoder = Encoder.of(pl.DataFrame([days, pl.Series("y", range(10)) / 2]), "y")
+    unit = pl.Int32 if dtype == pl.Date else pl.Int64
+    new = pl.DataFrame({"when": pl.Series([late], dtype=unit).cast(dtype)})
+    assert encoder.surprises(new) == [
+        "column 'when': 1 of 1 rows is far outside of 1970-01-01 to 1970-01-10, what training had, "
+        f"first {shown} (row 1)"
+    ]
+
+
 def test_values_far_outside_of_training_are_said():
     frame = pl.DataFrame(
         {

@@ -515,7 +515,7 @@ def command(arguments, seed, chance, delay, output):
     os.dup2(file, 2)
     time.sleep(delay)
     try:
-        cli.main()
+        app.main()
     except SystemExit as end:
         return end.code or 0
 

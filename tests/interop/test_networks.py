@@ -97,7 +97,7 @@ def test_second_derivatives_of_smooth_layers_are_refused():
     kernel = NetworkKernel([GELU()]).double()
     x = torch.randn(3, 2, dtype=DOUBLE, requires_grad=True)
     (first,) = torch.autograd.grad(kernel(x).to_dense().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable|differentiate"):
+    with pytest.raises(RuntimeError, match="once_differentiable"):
         torch.autograd.grad(first.sum(), x)
 
 

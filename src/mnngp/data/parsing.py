@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from mnngp.errors import InputError
@@ -114,6 +116,9 @@ def check_finite(values: pl.Series) -> None:
 def first_cell(column: pl.Series, where: pl.Series) -> str:
     """The first of the cells, and its row."""
     row = where.arg_true()[0]
+    if column.dtype in (pl.Date, pl.Datetime):  # Python's end with the year 9999
+        unit: Any = getattr(column.dtype, "time_unit", "D")
+        return f"{np.datetime64(column.to_physical()[row], unit)} (row {row + 1})"
     value = column[row]
     return f"{value!r} (row {row + 1})" if isinstance(value, str) else f"{value} (row {row + 1})"
 
