@@ -30,8 +30,7 @@ from mnngp.activations import Activation, HomogeneousActivation, SmoothActivatio
 from mnngp.errors import InputError
 
 _CRITICAL = 1e-9  # a slope this near to one is one
-# a variance that has no fixed point below this many times the variances of weights and biases has
-# none
+# times the variances of weights and biases: a variance without a fixed point below has none
 _LARGEST = 1e8
 _INFINITE = 1e30  # a variance at which an activation that is known at any is what it is at infinity
 

@@ -21,8 +21,7 @@ _UNITS = {
     "gib": 2**30,
     "tib": 2**40,
 }
-# bytes that a fit may count on, whatever was read: an estimate decides how to solve, never whether
-# to
+# bytes that a fit may count on: an estimate decides how to solve, never whether to
 _LEAST = 256 * 2**20
 
 

@@ -59,8 +59,7 @@ def bar(title: str, *, show: bool | None = None) -> Iterator[Stages]:
                 draw(work, over)
 
     # In the context of the cell that runs: newer kernels find the place of an output there. Not a
-    # daemon: that might end without giving the cursor back, when somebody is too impatient to wait
-    # for it.
+    # daemon: that might end without giving the cursor back, when nobody waits for it.
     thread = threading.Thread(
         target=contextvars.copy_context().run, args=(watch,), name="mnngp-progress"
     )

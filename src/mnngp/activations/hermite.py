@@ -61,8 +61,8 @@ class Expansion(ABC):
         """``dc_k / d log v``."""
 
 
-class Exact(ABC):
-    """The moments of one activation as functions of the variance."""
+class Moments(ABC):
+    """The Gaussian moments of one activation as functions of the variance."""
 
     @abstractmethod
     def variance(self, v: Vector) -> Vector:
@@ -82,7 +82,7 @@ class Exact(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorFunctions(Exact):
+class ErrorFunctions(Moments):
     """``φ(z) = Σ_m shares_m erf(z/√2S_m)``; ``squares`` are S²."""
 
     squares: Vector
@@ -127,7 +127,7 @@ class ErrorFunctions(Exact):
         return np.sqrt(product + v[:, None] * total), product, total
 
 
-class GatedLinear(Exact):
+class GatedLinear(Moments):
     """The GELU ``z Φ(z)``."""
 
     def variance(self, v: Vector) -> Vector:

@@ -97,8 +97,7 @@ def both_below(theta: Vector, points: int) -> Iterator[tuple[Vector, Vector]]:
     for half_angle in theta / 2.0:
         c, s = np.cos(half_angle), np.sin(half_angle)
         x, y = c * a + s * b, c * a - s * b
-        # (y - ρx) / √(1-ρ²) = s a - c b, and (x - ρy) / √(1-ρ²) = s a + c b: no cancellation as ρ →
-        # ±1.
+        # (y - ρx)/√(1-ρ²) = s a - c b and (x - ρy)/√(1-ρ²) = s a + c b do not cancel as ρ → ±1.
         below = (
             0.5 * (ndtr(x) + ndtr(y))
             - owens_t(x, (s * a - c * b) / x)

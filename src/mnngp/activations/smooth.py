@@ -28,9 +28,9 @@ from mnngp.activations.degrees import Degrees
 from mnngp.activations.hermite import (
     ERROR,
     ErrorFunctions,
-    Exact,
     Expansion,
     GatedLinear,
+    Moments,
     hyperbolic_tangent,
 )
 from mnngp.errors import warn_of_accuracy
@@ -63,13 +63,12 @@ class SmoothActivation(Activation):
     """An activation given by its function and slope; its moments come from Hermite coefficients."""
 
     homogeneous: ClassVar[bool] = False
-    _exact: ClassVar[Exact | None] = None  # its moments, where they are known at any variance
+    _exact: ClassVar[Moments | None] = None  # its moments, where they are known at any variance
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if ("function" in cls.__dict__ or "slope" in cls.__dict__) and "_exact" not in cls.__dict__:
-            # another function than that of the class above: what was known of that one does not
-            # hold
+            # what was known of the function of the class above does not hold for another
             cls._exact = None
 
     @abstractmethod
@@ -107,7 +106,7 @@ class SmoothActivation(Activation):
         """The Hermite coefficients for variances up to ``largest``; warns if inaccurate."""
         if self._exact is not None:
             return self._exact.expansion(largest)
-        return _Cut(self, Degrees.every(self.checked_terms(largest)))
+        return _Truncated(self, Degrees.every(self.checked_terms(largest)))
 
     def hermite(self, v: Vector, terms: int) -> Vector:
         """``c_0 … c_(terms-1)`` at each variance, a row a variance."""
@@ -128,8 +127,7 @@ class SmoothActivation(Activation):
         left = np.abs(1.0 - np.cumsum(np.arange(MOST_TERMS) * coefficients**2) / total)
         enough = np.nonzero(left <= _TARGET)[0]
         if len(enough) == 0:
-            # Either the series is too long, or the slope is too steep for the nodes (the sum then
-            # overshoots).
+            # The series is too long, or the slope too steep for the nodes (the sum overshoots).
             return MOST_TERMS, float(left[-64:].max())
         return min(int(enough[0]) + 2, MOST_TERMS), _TARGET
 
@@ -174,7 +172,7 @@ class SmoothActivation(Activation):
 
 
 @dataclass(frozen=True, eq=False)
-class _Cut(Expansion):
+class _Truncated(Expansion):
     """Coefficients by quadrature, to a last degree."""
 
     activation: SmoothActivation
@@ -232,7 +230,7 @@ def _at_one(activation: SmoothActivation) -> tuple[Degrees, Vector]:
 class Erf(SmoothActivation):
     """The error function ``erf(z)``."""
 
-    _exact: ClassVar[Exact | None] = ErrorFunctions(np.array([0.5]), np.ones(1))
+    _exact: ClassVar[Moments | None] = ErrorFunctions(np.array([0.5]), np.ones(1))
 
     def function(self, z: Vector) -> Vector:
         return np.asarray(erf(z))
@@ -245,7 +243,7 @@ class Erf(SmoothActivation):
 class Tanh(SmoothActivation):
     """The hyperbolic tangent."""
 
-    _exact: ClassVar[Exact | None] = hyperbolic_tangent()
+    _exact: ClassVar[Moments | None] = hyperbolic_tangent()
 
     def function(self, z: Vector) -> Vector:
         return np.asarray(np.tanh(z))
@@ -258,7 +256,7 @@ class Tanh(SmoothActivation):
 class GELU(SmoothActivation):
     """The Gaussian error linear unit ``z Φ(z)``."""
 
-    _exact: ClassVar[Exact | None] = GatedLinear()
+    _exact: ClassVar[Moments | None] = GatedLinear()
 
     def function(self, z: Vector) -> Vector:
         return np.asarray(z * ndtr(z))

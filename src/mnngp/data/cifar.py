@@ -154,8 +154,7 @@ class _Inert:
         self.state = state
 
 
-# The interpreter in Python, not in C: that one sets aside memory for whatever place in its memory a
-# file names.
+# The interpreter in Python, not in C: that one allocates whatever place in its memo a file names.
 class _Reader(pickle._Unpickler):
     """Reads plain objects, and arrays as ``_Inert``; the names below are all it knows."""
 

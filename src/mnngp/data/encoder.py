@@ -148,8 +148,7 @@ class Encoder:
         """
         _check_table(frame)
         given, y = self._targets(frame)
-        # All rows are encoded, those without a target as gaps, so that an error counts them as the
-        # table does.
+        # Rows without a target are encoded as gaps, so that errors count rows as the table does.
         names = [column.name for column in self.columns if column.name in frame.columns]
         known = frame.with_columns(keep_where(frame[name], given) for name in names)
         return self.encode(known, strict=strict)[given.to_numpy()], y
