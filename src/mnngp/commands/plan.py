@@ -49,27 +49,27 @@ def plan(
     from mnngp import _validation
     from mnngp._system.memory import shown
     from mnngp.errors import InputError
-    from mnngp.inference.plan import SOLVERS, Job, duration, plans
+    from mnngp.inference.costs import SOLVERS, Workload, duration, plans
 
     if solver is not None:
         _validation.one_of("solver", solver, SOLVERS)
-    job = Job(round(n), features, depth, targets, workers, threads, memory, dtype, iterations)
-    made = [one for one in plans(job) if solver in (None, one.solver)]
+    load = Workload(round(n), features, depth, targets, workers, threads, memory, dtype, iterations)
+    made = [one for one in plans(load) if solver in (None, one.solver)]
     if not made:
         where = "one machine" if workers == 1 else "a cluster"
         raise InputError(
             f"solver {solver!r} is not for {where}: give --workers {2 if workers == 1 else 1}"
         )
     if as_json:
-        typer.echo(json.dumps({"job": asdict(job), "plans": [one.as_dict() for one in made]}))
+        typer.echo(json.dumps({"job": asdict(load), "plans": [one.as_dict() for one in made]}))
         return
     place = (
         f"{threads} threads, {memory}"
         if workers == 1
         else f"{workers:,} workers of {threads} threads and {memory}"
     )
-    typer.echo(f"n = {job.n:,}, {features} features, depth {depth}, {targets} targets; {place}")
-    typer.echo(f"The kernel has {shown(0.5 * job.item * job.n * job.n)} (one triangle).\n")
+    typer.echo(f"n = {load.n:,}, {features} features, depth {depth}, {targets} targets; {place}")
+    typer.echo(f"The kernel has {shown(0.5 * load.itemsize * load.n * load.n)} (one triangle).\n")
     for one in made:
         typer.echo(str(one))
         spent = sorted(one.parts.items(), key=lambda part: -part[1])

@@ -215,12 +215,11 @@ class _Infinite:
         return self.images.scores(mean) | noise
 
     def _posterior(self, group: Group, depth: int, step: Step) -> Posterior:
-        noise = np.full(len(self.points), self.noise_var)
-        return Posterior.on(
+        return Posterior(
             group.kernel(depth),
             self.points,
             self.images.targets,
-            noise,
+            self.noise_var,
             policy=self.policy,
             progress=step,
         )
@@ -233,14 +232,14 @@ class _Infinite:
             step()
             which, start, stop = part
             kernel = correlations(
-                posterior._network,
+                posterior.network,
                 self.others[which][start:stop],
                 self.points,
                 contraction=posterior.report.contraction,
             )
             place = start + which * len(self.others[0])
             result[place : place + len(kernel)] = posterior._mean(
-                kernel, np.full(len(kernel), posterior._deviation[0])
+                kernel, np.full(len(kernel), posterior.deviation[0])
             )
 
         height = _ROWS * max(1, _PART // (n * _ROWS))
