@@ -31,7 +31,7 @@ from mnngp.inference.leave_one_out import LeaveOneOut
 from mnngp.inference.solvers.cholesky import Cholesky
 from mnngp.inference.solvers.covariance import Covariance
 from mnngp.inference.solvers.interface import Inverse, Progress, Solver
-from mnngp.kernels.evaluate import correlations, standard_deviations
+from mnngp.kernels.evaluate import correlations, correlations_times, standard_deviations
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import DeepKernel
 
@@ -231,9 +231,8 @@ class Posterior:
         rows = self._rows(X)
         result = np.empty((len(rows), self.targets.shape[1]))
         with threads.single_blas(2.0 * len(rows) * self.targets.size):
-            for part, sigma, kernel in self._chunks(rows):
-                result[part] = self._mean(kernel, sigma)
-                del kernel  # before the next one is made
+            for part in self._chunks(len(rows)):
+                result[part] = self._mean_at(self._as_points(rows[part]))
         return self._shaped(result)
 
     def mean_and_variance(self, X: Any) -> tuple[Matrix, Vector]:
@@ -244,20 +243,21 @@ class Posterior:
         rows, kappa = self._rows(X), self.contraction
         mean, variance = np.empty((len(rows), self.targets.shape[1])), np.empty(len(rows))
         with threads.single_blas(len(rows) * len(self.targets) ** 2):
-            for part, sigma, kernel in self._chunks(rows):
-                mean[part] = self._mean(kernel, sigma)
+            for part in self._chunks(len(rows)):
+                sigma, kernel = self._covariances(self._as_points(rows[part]))
+                mean[part] = self._mean(sigma, kernel @ self.alpha.astype(kernel.dtype, copy=False))
                 rest = 1.0 - kernel @ self.t
                 share = 1.0 - self.inverse.explained(kernel) + rest**2 / self.c
                 variance[part] = kappa * sigma**2 * np.maximum(share, 0.0)
-                del kernel
+                del kernel  # before the next one is made
         return self._shaped(mean), variance
 
     def mean_and_covariance(self, X: Any) -> tuple[Matrix, Matrix]:
         """The posterior mean, and the covariance matrix (m, m) of the function at all points."""
         x, kappa = self._as_points(self._rows(X)), self.contraction
         with threads.single_blas(len(x) * len(self.targets) * (len(x) + len(self.targets))):
-            sigma, kernel = self._seen(x)
-            mean = self._mean(kernel, sigma)
+            sigma, kernel = self._covariances(x)
+            mean = self._mean(sigma, kernel @ self.alpha.astype(kernel.dtype, copy=False))
             rest = 1.0 - kernel @ self.t
             share = correlations(self.network, x, contraction=kappa).astype(np.float64)
             share -= self.inverse.jointly_explained(kernel)
@@ -280,22 +280,28 @@ class Posterior:
     def _as_points(self, rows: Matrix | Points) -> Points:
         return rows if isinstance(rows, Points) else Points.of("X", rows, self.network.dtype)
 
-    def _chunks(self, rows: Matrix | Points) -> Iterator[tuple[slice, Vector, Matrix]]:
-        """New points in parts: where they stand, their σ, and their rows of A."""
+    def _chunks(self, count: int) -> Iterator[slice]:
+        """Where the chunks of new points stand."""
         size = self.inverse.chunk_size
-        for start in range(0, len(rows), size):
-            part = slice(start, start + size)
-            # no names for the points: they are to be gone when the next ones are made
-            yield part, *self._seen(self._as_points(rows[part]))
+        return (slice(start, start + size) for start in range(0, count, size))
 
-    def _seen(self, x: Points) -> tuple[Vector, Matrix]:
+    def _deviations(self, x: Points) -> Vector:
+        return np.asarray(math.sqrt(self.signal_var) * standard_deviations(self.network, x))
+
+    def _covariances(self, x: Points) -> tuple[Vector, Matrix]:
         """σ of new points, and their rows of A."""
-        sigma = math.sqrt(self.signal_var) * standard_deviations(self.network, x)
-        return sigma, correlations(self.network, x, self.points, contraction=self.contraction)
+        rows = correlations(self.network, x, self.points, contraction=self.contraction)
+        return self._deviations(x), rows
 
-    def _mean(self, kernel: Matrix, sigma: Vector) -> Matrix:
-        weights = self.alpha.astype(kernel.dtype, copy=False)
-        return np.asarray(sigma[:, None] * (self.beta + kernel @ weights), dtype=np.float64)
+    def _mean_at(self, x: Points) -> Matrix:
+        product = correlations_times(
+            self.network, x, self.points, self.alpha, contraction=self.contraction
+        )
+        return self._mean(self._deviations(x), product)
+
+    def _mean(self, sigma: Vector, product: Matrix) -> Matrix:
+        """From σ and ``A_xᵀ α``."""
+        return np.asarray(sigma[:, None] * (self.beta + product), dtype=np.float64)
 
     def _shaped(self, result: Matrix) -> Matrix:
         return result[:, 0] if self._flat else result
