@@ -57,9 +57,9 @@ def run(n: int) -> dict:
 
     from mnngp import MaxoutKernel
     from mnngp.inference import ConjugateGradients, Posterior
-    from mnngp.inference.large import LocalTiles
-    from mnngp.inference.packed import Packed
-    from mnngp.inference.preconditioner import partial_cholesky
+    from mnngp.inference.solvers.packed import Packed
+    from mnngp.inference.solvers.preconditioner import partial_cholesky
+    from mnngp.inference.solvers.tiles import LocalTiles
     from mnngp.kernels.evaluate import correlations, packed_correlations
     from mnngp.kernels.points import Points
 
@@ -83,7 +83,7 @@ def run(n: int) -> dict:
     }
     facts["total"] = report.total
     predicted = iterative.mean(X[n:])
-    tiles = iterative._factor.system.parts[0]
+    tiles = iterative.inverse.operator
     for k in (1, 11, 44):
         v = np.random.default_rng(0).normal(size=(n, k))
         facts[f"product {k}"] = min(seconds(tiles, v)[0] for _ in range(2))
@@ -288,7 +288,7 @@ def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
 
 def write() -> None:
     from mnngp._system.memory import format_bytes
-    from mnngp.inference.plan import Costs, Job, duration, plans
+    from mnngp.inference.costs import Costs, Workload, duration, plans
 
     stored = json.loads(RUNS.read_text())
     costs = fitted(stored)
@@ -309,9 +309,9 @@ def write() -> None:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for fact in stored["sizes"]:
-        job = Job(fact["n"], FEATURES, MODEL["depth"], TARGETS, memory="4GB")
+        job = Workload(fact["n"], FEATURES, MODEL["depth"], TARGETS, memory="4GB")
         model = {plan.solver: plan for plan in plans(job, known)}
-        given = Job(
+        given = Workload(
             fact["n"],
             FEATURES,
             MODEL["depth"],
@@ -341,7 +341,7 @@ def write() -> None:
             "memory": c["limit"],
             "iterations": c["iterations"],
         }
-        made = plans(Job(c["n"], c["features"], MODEL["depth"], 1, **place), known)
+        made = plans(Workload(c["n"], c["features"], MODEL["depth"], 1, **place), known)
         guess = next(plan for plan in made if plan.solver == "dask")
         text += [
             "",
@@ -365,7 +365,7 @@ def write() -> None:
     ]
     for n in (10**5, 10**6, 10**7):
         for name, place in CLUSTERS.items():
-            plan = plans(Job(n, FEATURES, MODEL["depth"], TARGETS, **place), known)[0]
+            plan = plans(Workload(n, FEATURES, MODEL["depth"], TARGETS, **place), known)[0]
             if plan.fits:
                 kept = f"{100 * plan.kept:.0f} % kept" if plan.iterations else "factored"
                 row = [

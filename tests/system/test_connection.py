@@ -30,9 +30,10 @@ from mnngp.inference import (
     ClusterConjugateGradients,
     ConjugateGradients,
     Posterior,
-    large,
 )
-from mnngp.inference.cluster import ClusterTiles, Session
+from mnngp.inference.solvers import tiles
+from mnngp.inference.solvers.dask_conjugate_gradients import ClusterTiles
+from mnngp.inference.solvers.dask_session import Session
 from tests.system.processes import ENVIRONMENT
 
 DASK = str(Path(sys.executable).with_name("dask"))
@@ -387,12 +388,12 @@ def test_copies_have_the_memory_of_where_they_are(cluster, table, exact, tmp_pat
     no cluster.
     """
     X, y, new = table
-    rooms = []
+    budgets = []
 
-    class Tiles(large.LocalTiles):
-        def __init__(self, network, contraction, x, room, progress):
-            rooms.append(room)
-            super().__init__(network, contraction, x, room, progress)
+    class Tiles(tiles.LocalTiles):
+        def __init__(self, network, contraction, points, budget, progress):
+            budgets.append(budget)
+            super().__init__(network, contraction, points, budget, progress)
 
     with client_of(cluster) as client:
         made = {}
@@ -407,16 +408,16 @@ def test_copies_have_the_memory_of_where_they_are(cluster, table, exact, tmp_pat
         made |= {("here", how): one for how, one in copies(here, tmp_path)}
         made |= {("small", how): one for how, one in copies(small, tmp_path)}
     assert client.status == "closed"
-    monkeypatch.setattr(large, "LocalTiles", Tiles)
+    monkeypatch.setattr(tiles, "LocalTiles", Tiles)
     # of the machine that they are on now
     monkeypatch.setattr("mnngp._system.memory.available", lambda: 10**7)
     for (name, how), one in made.items():
         np.testing.assert_allclose(one.mean(new), exact[0], atol=1e-6)
         np.testing.assert_allclose(one.mean_and_variance(new)[1], exact[1], atol=1e-6)
-        rank = one._factor.system.parts[1].rank
+        rank = one.inverse.preconditioner.rank
         budget = 2 * 10**6 if name == "small" else 5 * 10**6
-        assert rooms.pop() == budget - 16 * len(X) * rank, (name, how)
-    assert not rooms
+        assert budgets.pop() == budget - 16 * len(X) * rank, (name, how)
+    assert not budgets
 
 
 def test_estimators_with_a_client_are_copied(cluster, table, exact, tmp_path):

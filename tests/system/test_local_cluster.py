@@ -18,7 +18,7 @@ import numpy as np, psutil
 from mnngp import MaxoutKernel
 from mnngp.errors import ClusterError
 from mnngp.inference import ClusterConjugateGradients, Posterior
-from mnngp.inference import cluster
+from mnngp.inference.solvers import dask_conjugate_gradients as cluster
 
 def kill(number):
     seen = set()
@@ -63,7 +63,7 @@ if __name__ == "__main__":
     ours = solve()
     print(ours.report.where, sorted(heard), flush=True)
     cluster.ClusterTiles._product = slow
-    solve(scheduler=ours._factor.system.parts[0].session.client)
+    solve(scheduler=ours.inverse.system.parts[0].session.client)
 """
 
 

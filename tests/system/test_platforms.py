@@ -56,8 +56,8 @@ with tempfile.TemporaryDirectory() as folder:
     model.save(path)
     assert numpy.array_equal(mnngp.load(path).predict(X), model.predict(X))
 assert memory.available() > 0
-from mnngp.inference import plan
-assert "n = 40" in plan.here("cholesky", 40, 1, 2, 1, "float64")
+from mnngp.inference import costs
+assert "n = 40" in costs.describe_here("cholesky", 40, 1, 2, 1, "float64")
 print("fine")
 """
 

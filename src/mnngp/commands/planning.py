@@ -11,7 +11,14 @@ import typer
 
 def plan(
     n: Annotated[
-        float, typer.Option("--n", min=1, max=1e12, help="Training points, such as 20000 or 1e6.")
+        float,
+        typer.Option(
+            "--n",
+            min=1,
+            max=1e12,
+            help="Training points, such as 20000 or 1e6.",
+            show_default=False,
+        ),
     ],
     features: Annotated[int, typer.Option(min=1, help="Columns of the data.")] = 100,
     depth: Annotated[int, typer.Option(min=1, help="Hidden layers.")] = 5,
@@ -24,10 +31,15 @@ def plan(
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
     iterations: Annotated[
         int | None,
-        typer.Option(min=1, help="Of conjugate gradients [default: as in the benchmark]."),
+        typer.Option(
+            min=1, help="Of conjugate gradients [default: as in the benchmark].", show_default=False
+        ),
     ] = None,
     solver: Annotated[
-        str | None, typer.Option(help="Show this one alone: cholesky, cg, dask or dask-cholesky.")
+        str | None,
+        typer.Option(
+            help="Show this one alone: cholesky, cg, dask or dask-cholesky.", show_default=False
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -37,27 +49,29 @@ def plan(
     from mnngp import _validation
     from mnngp._system.memory import format_bytes
     from mnngp.errors import InputError
-    from mnngp.inference.plan import SOLVERS, Job, duration, plans
+    from mnngp.inference.costs import SOLVERS, Workload, duration, plans
 
     if solver is not None:
         _validation.one_of("solver", solver, SOLVERS)
-    job = Job(round(n), features, depth, targets, workers, threads, memory, dtype, iterations)
-    made = [one for one in plans(job) if solver in (None, one.solver)]
+    load = Workload(round(n), features, depth, targets, workers, threads, memory, dtype, iterations)
+    made = [one for one in plans(load) if solver in (None, one.solver)]
     if not made:
         where = "one machine" if workers == 1 else "a cluster"
         raise InputError(
             f"solver {solver!r} is not for {where}: give --workers {2 if workers == 1 else 1}"
         )
     if as_json:
-        typer.echo(json.dumps({"job": asdict(job), "plans": [one.as_dict() for one in made]}))
+        typer.echo(json.dumps({"job": asdict(load), "plans": [one.as_dict() for one in made]}))
         return
     place = (
         f"{threads} threads, {memory}"
         if workers == 1
         else f"{workers:,} workers of {threads} threads and {memory}"
     )
-    typer.echo(f"n = {job.n:,}, {features} features, depth {depth}, {targets} targets; {place}")
-    typer.echo(f"The kernel has {format_bytes(0.5 * job.item * job.n * job.n)} (one triangle).\n")
+    typer.echo(f"n = {load.n:,}, {features} features, depth {depth}, {targets} targets; {place}")
+    typer.echo(
+        f"The kernel has {format_bytes(0.5 * load.itemsize * load.n * load.n)} (one triangle).\n"
+    )
     for one in made:
         typer.echo(str(one))
         spent = sorted(one.parts.items(), key=lambda part: -part[1])

@@ -34,9 +34,10 @@ from mnngp._system import threads
 from mnngp._typing import Matrix, Vector
 from mnngp.activations import Maxout
 from mnngp.errors import collect_warnings
-from mnngp.inference.factor import contraction
+from mnngp.inference.leave_one_out import leave_out
 from mnngp.inference.observations import Observations
-from mnngp.inference.posterior import Posterior, leave_out
+from mnngp.inference.posterior import Posterior
+from mnngp.inference.solvers.covariance import contraction
 from mnngp.kernels.evaluate import correlations, standard_deviations
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import MaxoutKernel

@@ -78,6 +78,15 @@ def correlations(
 
 
 @ByKind
+def correlations_times(
+    network: Network, x: Points, y: Points, weights: Matrix, *, contraction: float = 1.0
+) -> Matrix:
+    """``correlations(network, x, y) @ weights``; a kind of points may do without the whole."""
+    rows = correlations(network, x, y, contraction=contraction)
+    return np.asarray(rows @ weights.astype(rows.dtype, copy=False))
+
+
+@ByKind
 def packed_correlations(
     network: Network,
     x: Points,

@@ -94,11 +94,14 @@ class ByKind(Generic[_Rest, _Result]):
         self._versions = singledispatch(generic)
         update_wrapper(self, generic)
 
-    def register(self, kind: type[Points]) -> Callable[[Callable[..., _Result]], None]:
+    def register(
+        self, kind: type[Points]
+    ) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
         """Decorate the version of ``kind``."""
 
-        def add(version: Callable[..., _Result]) -> None:
+        def add(version: Callable[..., _Result]) -> Callable[..., _Result]:
             self._versions.register(kind, version)
+            return version
 
         return add
 

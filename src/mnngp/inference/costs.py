@@ -1,13 +1,13 @@
 """What a fit will take, before it starts: time, memory and traffic, from costs that were measured.
 
 For n points of d features, L layers, k right-hand sides (the targets and an intercept), W workers
-of T threads, with the costs of one thread (``costs.json``, made by ``benchmarks/large.py``) and E =
-n²/2 entries:
+of T threads, with the costs of one thread (``costs.json``, made by ``benchmarks/large.py``), E =
+n²/2 entries and the share p of them that is kept:
 
-    entry      = entry + feature · d + layer · (L + 1)               seconds to compute an entry of
-    the kernel cholesky   = E · entry + factor · n³/3 iteration  = E · (product + column · k)
-    kept tiles;  + E · entry · (the share that is computed anew) cg         = E · entry · (the share
-    that is kept) + n r · entry + root · n r² + I · (iteration + 4 root · n r k)
+    entry      = entry + feature · d + layer · (L + 1)     seconds to compute an entry of the kernel
+    cholesky   = E · entry + factor · n³/3
+    iteration  = E · (product + column · k) + E · entry · (1 - p)
+    cg         = E · entry · p + n r · entry + root · n r² + I · (iteration + 4 root · n r k)
 
 Work on E is divided by W · T · ``efficiency``; what the client does (the terms with the
 preconditioner's rank r) by its own T. A cluster adds ``task`` seconds for each task, and the
@@ -77,14 +77,12 @@ class Costs:
 @cache
 def measured() -> Costs:
     """The costs that come with the package."""
-    known = json.loads(files("mnngp.inference").joinpath("costs.json").read_text(encoding="utf-8"))[
-        "costs"
-    ]
-    return Costs(**known)
+    text = files("mnngp.inference").joinpath("costs.json").read_text(encoding="utf-8")
+    return Costs(**json.loads(text)["costs"])
 
 
 @dataclass(frozen=True)
-class Job:
+class Workload:
     """What is to be fitted, and where.
 
     Parameters
@@ -116,15 +114,17 @@ class Job:
         if self.iterations is not None:
             _validation.positive_int("iterations", self.iterations)
         _validation.one_of("dtype", self.dtype, ("float64", "float32"))
-        if memory.parse_bytes("memory", self.memory) == 0:
+        if self.bytes == 0:
             raise InputError(f"memory must be above zero, got {self.memory!r}")
 
     @property
     def bytes(self) -> int:
+        """The memory of each worker."""
         return memory.parse_bytes("memory", self.memory)
 
     @property
-    def item(self) -> int:
+    def itemsize(self) -> int:
+        """Bytes of an entry."""
         return 8 if self.dtype == "float64" else 4
 
 
@@ -164,78 +164,74 @@ class Plan:
         return asdict(self)
 
     def __str__(self) -> str:
-        line = (
-            f"{self.solver}: about {duration(self.seconds)}, {memory.format_bytes(self.worker_memory)} a "
-            "worker"
-        )
+        size = memory.format_bytes
+        line = f"{self.solver}: about {duration(self.seconds)}, {size(self.worker_memory)} a worker"
         if self.solver.startswith("dask"):
-            line += f", {memory.format_bytes(self.client_memory)} on the client, {memory.format_bytes(self.traffic)} over the network"
+            line += (
+                f", {size(self.client_memory)} on the client, {size(self.traffic)} over the network"
+            )
         if self.iterations:
             tiles = "kept" if self.kept == 1.0 else "computed anew in every iteration"
             if 0.0 < self.kept < 1.0:
-                tiles = f"{100.0 * self.kept:.0f} % kept, the rest computed anew in every iteration"
+                tiles = f"{100.0 * self.kept:.0f} % kept, the rest {tiles}"
             line += f"; {self.iterations} iterations, the kernel is {tiles}"
         return line + ("" if self.fits else "; it does not fit into the memory")
 
 
-def plans(job: Job, costs: Costs | None = None) -> list[Plan]:
-    """What each solver would take that the job can have: the best that fits is first.
+def plans(workload: Workload, costs: Costs | None = None) -> list[Plan]:
+    """What each solver would take that the workload can have: the best that fits is first.
 
     Examples
     --------
-    >>> best, *others = plans(Job(n=20_000, features=784, memory="8GB"))
+    >>> best, *others = plans(Workload(n=20_000, features=784, memory="8GB"))
     >>> best.fits, {plan.solver for plan in [best, *others]} == {"cg", "cholesky"}
     (True, True)
     """
-    costs = costs or measured()
-    made = [_iterative(job, costs), (_cholesky if job.workers == 1 else _blocked)(job, costs)]
+    direct = _cholesky if workload.workers == 1 else _cluster_cholesky
+    made = [way(workload, costs or measured()) for way in (_conjugate_gradients, direct)]
     return sorted(made, key=lambda plan: (not plan.fits, plan.seconds))
 
 
-def here(solver: str, n: int, features: int, depth: int, targets: int, dtype: Any) -> str:
+def describe_here(solver: str, n: int, features: int, depth: int, targets: int, dtype: Any) -> str:
     """What a fit on this machine, with its free memory and threads, will take; for people."""
     from mnngp._system import threads
 
-    job = Job(n, features, depth, targets, 1, threads.count(), memory.available(), str(dtype))
-    return next(
-        (f"n = {n:,}; {plan}" for plan in plans(job) if plan.solver == solver),
-        f"n = {n:,}; on a cluster",
-    )
+    here = 1, threads.count(), memory.available(), str(dtype)
+    made = plans(Workload(n, features, depth, targets, *here))
+    told = [str(plan) for plan in made if plan.solver == solver] or ["on a cluster"]
+    return f"n = {n:,}; {told[0]}"
 
 
-def _entry(job: Job, costs: Costs) -> float:
-    return costs.entry + costs.feature * job.features + costs.layer * (job.depth + 1)
+def _entry(load: Workload, costs: Costs) -> float:
+    return costs.entry + costs.feature * load.features + costs.layer * (load.depth + 1)
 
 
-def _speed(job: Job, costs: Costs) -> float:
-    """Threads' worth of work done at a time, by all workers."""
-    total = job.workers * job.threads
-    return total * (costs.efficiency if total > 1 else 1.0)
+def _speed(threads: int, costs: Costs) -> float:
+    """Threads' worth of work done at a time."""
+    return threads * (costs.efficiency if threads > 1 else 1.0)
 
 
-def _cholesky(job: Job, costs: Costs) -> Plan:
-    n, speed = float(job.n), _speed(job, costs)
+def _cholesky(load: Workload, costs: Costs) -> Plan:
+    n, speed = float(load.n), _speed(load.threads, costs)
     parts = {
-        "kernel": 0.5 * n * n * _entry(job, costs) / speed,
+        "kernel": 0.5 * n * n * _entry(load, costs) / speed,
         "factorisation": costs.factor * n**3 / 3.0 / speed,
     }
-    need = 0.5 * job.item * n * n * (1.0 + 1.0 / 32.0) + 2.0 * 8.0 * n * job.features
-    return Plan("cholesky", sum(parts.values()), parts, need, need, 0.0, 1.0, 0, need <= job.bytes)
+    need = 0.5 * load.itemsize * n * n * (1.0 + 1.0 / 32.0) + 2.0 * 8.0 * n * load.features
+    return Plan("cholesky", sum(parts.values()), parts, need, need, 0.0, 1.0, 0, need <= load.bytes)
 
 
-def _iterative(job: Job, costs: Costs) -> Plan:
-    n, k, cluster = float(job.n), job.targets + 1, job.workers > 1
-    entries, entry, speed = 0.5 * n * n, _entry(job, costs), _speed(job, costs)
-    own = job.threads * (costs.efficiency if job.threads > 1 else 1.0)  # the client's
-    rank = min(_RANK, job.n // 8, job.bytes // 2 // (64 * job.n))
-    iterations = job.iterations or max(1, round(costs.iterations * (n / 1e4) ** costs.growth))
-    points, vectors, root = 8.0 * n * job.features, 6.0 * 8.0 * n * k, 16.0 * n * rank
-    room = (
-        job.workers * max(0.0, _KEPT_SHARE * job.bytes - points)
-        if cluster
-        else max(0.0, 0.5 * job.bytes - root)
-    )
-    kept = min(1.0, room / (job.item * entries))
+def _conjugate_gradients(load: Workload, costs: Costs) -> Plan:
+    n, k, cluster = float(load.n), load.targets + 1, load.workers > 1
+    entries, entry = 0.5 * n * n, _entry(load, costs)
+    speed, own = _speed(load.workers * load.threads, costs), _speed(load.threads, costs)
+    rank = min(_RANK, load.n // 8, load.bytes // 2 // (64 * load.n))
+    iterations = load.iterations or max(1, round(costs.iterations * (n / 1e4) ** costs.growth))
+    points, vectors, root = 8.0 * n * load.features, 6.0 * 8.0 * n * k, 16.0 * n * rank
+    budget = 0.5 * load.bytes - root
+    if cluster:
+        budget = load.workers * (_KEPT_SHARE * load.bytes - points)
+    kept = min(1.0, max(0.0, budget) / (load.itemsize * entries))
     anew = entries * entry * (1.0 - kept)
     parts = {
         "kernel": entries * entry * kept / speed,
@@ -243,46 +239,42 @@ def _iterative(job: Job, costs: Costs) -> Plan:
         "products": iterations * (entries * (costs.product + costs.column * k) + anew) / speed,
         "preconditioning": iterations * 4.0 * costs.root * n * rank * k / own,
     }
-    working = 4.0 * 8.0 * _TILE**2 * job.threads
+    tiles, working = kept * load.itemsize * entries, 4.0 * 8.0 * _TILE**2 * load.threads
+    client = worker = tiles + root + 2.0 * points + vectors + working
     traffic = 0.0
     if cluster:
-        rows = max(
-            2.0, math.sqrt(2.0 * _TASKS * job.workers), n * math.sqrt(job.item / (0.1 * job.bytes))
-        )
+        largest = n * math.sqrt(load.itemsize / (0.1 * load.bytes))
+        rows = max(2.0, math.sqrt(2.0 * _TASKS * load.workers), largest)
         rows = min(rows, max(2.0, n / _TILE))
         patches = 0.5 * rows * (rows + 1.0)
         # the vectors to each patch, and both its products to two sums
-        among = patches * 2.0 * (n / rows) * k * 8.0 * 3.0
-        traffic = iterations * (among + 2.0 * 8.0 * n * k) + points * min(job.workers, rows)
+        among, own_way = patches * 2.0 * (n / rows) * k * 8.0 * 3.0, 2.0 * 8.0 * n * k
+        traffic = iterations * (among + own_way) + points * min(load.workers, rows)
         parts["scheduling"] = iterations * costs.task * (patches + rows)
-        parts["network"] = iterations * (among / job.workers + 2.0 * 8.0 * n * k) / costs.bandwidth
-        worker = kept * job.item * entries / job.workers + points + vectors / 3.0 + working
-    else:
-        worker = kept * job.item * entries + root + 2.0 * points + vectors + working
-    client = 2.0 * points + root + vectors if cluster else worker
-    fits = worker <= job.bytes and client <= job.bytes
+        parts["network"] = iterations * (among / load.workers + own_way) / costs.bandwidth
+        worker = tiles / load.workers + points + vectors / 3.0 + working
+        client = 2.0 * points + root + vectors
+    fits = worker <= load.bytes and client <= load.bytes
     name = "dask" if cluster else "cg"
     return Plan(name, sum(parts.values()), parts, worker, client, traffic, kept, iterations, fits)
 
 
-def _blocked(job: Job, costs: Costs) -> Plan:
-    """Dask's Cholesky factorisation: a task for each product of two blocks, and blocks that
-    travel.
-    """
-    n, speed = float(job.n), _speed(job, costs)
+def _cluster_cholesky(load: Workload, costs: Costs) -> Plan:
+    """Dask's factorisation: a task for each product of two blocks, and blocks that travel."""
+    n, speed = float(load.n), _speed(load.workers * load.threads, costs)
     blocks = n / BLOCK
     products = blocks**3 / 6.0 + blocks**2
     traffic = products * 8.0 * BLOCK**2  # about one of two blocks is elsewhere
     parts = {
-        "kernel": 0.5 * n * n * _entry(job, costs) / speed,
+        "kernel": 0.5 * n * n * _entry(load, costs) / speed,
         # general products, where LAPACK uses symmetry
         "factorisation": 2.0 * costs.factor * n**3 / 3.0 / speed,
         "scheduling": costs.task * products * 2.0,
-        "network": traffic / job.workers / costs.bandwidth,
+        "network": traffic / load.workers / costs.bandwidth,
     }
-    worker = 3.0 * 8.0 * n * n / job.workers + 8.0 * n * job.features
-    client = 2.0 * 8.0 * n * job.features
-    fits = worker <= 0.6 * job.bytes and client <= job.bytes
+    worker = 3.0 * 8.0 * n * n / load.workers + 8.0 * n * load.features
+    client = 2.0 * 8.0 * n * load.features
+    fits = worker <= 0.6 * load.bytes and client <= load.bytes
     return Plan("dask-cholesky", sum(parts.values()), parts, worker, client, traffic, 1.0, 0, fits)
 
 
@@ -294,16 +286,10 @@ def duration(seconds: float) -> str:
     >>> duration(90.0), duration(7200.0), duration(1e6)
     ('90 s', '2 hours', '12 days')
     """
-    for unit, word in (
-        (86400.0 * 365.0, "years"),
-        (86400.0, "days"),
-        (3600.0, "hours"),
-        (60.0, "minutes"),
-    ):
-        if seconds >= 2.0 * unit:
-            return (
-                f"{seconds / unit:.2g} {word}"
-                if seconds < 100.0 * unit
-                else f"{seconds / unit:,.0f} {word}"
-            )
-    return f"{seconds:.2g} s" if seconds < 100.0 else f"{seconds:.0f} s"
+    days = 86400.0
+    units = ((365.0 * days, "years"), (days, "days"), (3600.0, "hours"), (60.0, "minutes"))
+    unit, name = next((pair for pair in units if seconds >= 2.0 * pair[0]), (1.0, "s"))
+    count = seconds / unit
+    if name == "s":
+        return f"{count:.2g} s" if count < 100.0 else f"{count:.0f} s"
+    return f"{count:.2g} {name}" if count < 100.0 else f"{count:,.0f} {name}"

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from mnngp._typing import Matrix, Vector
-from mnngp.inference import blas
+from mnngp.inference.solvers import blas
+from mnngp.inference.solvers.interface import Progress
 from mnngp.kernels import layout
 
-Progress = Callable[[float], object]
 # columns: as fast as one call, a second or so between two reports at n = 50,000, and little for
 # BLAS to copy
 _BLOCK = 1024
@@ -100,6 +100,16 @@ class Packed:
         inverse, info = routine(self.n, self.memory.reshape(-1), transr="N", uplo="L")
         assert info == 0, info
         return Packed(self.n, self.memory.dtype, inverse.reshape(self.memory.shape))
+
+    def dense(self) -> Matrix:
+        """The symmetric matrix as an ordinary one, in float64; before it is factored."""
+        half, result = len(self.first), np.empty((self.n, self.n))
+        result[:half, :half] = np.tril(self.first)
+        result[half:, half:] = np.triu(self.second).T
+        result[half:, :half] = self.below
+        result[:half, half:] = 0.0
+        result += np.tril(result, -1).T
+        return result
 
 
 def _shares(n: int, done: Progress | None) -> Callable[[float], None]:

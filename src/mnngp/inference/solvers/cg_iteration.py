@@ -1,4 +1,4 @@
-"""Conjugate gradients for several right-hand sides at once, with a preconditioner.
+"""The iteration of conjugate gradients for several right-hand sides at once, preconditioned.
 
 All columns share each product with the matrix, which is what costs; each has its own steps, and
 leaves when it has converged. The residual that the iteration carries along drifts from the true one
@@ -18,7 +18,7 @@ from mnngp._typing import Matrix, Vector
 from mnngp.errors import ConvergenceError, FactorizationError
 
 Linear = Callable[[Matrix], Matrix]
-_MARGIN = 0.9  # of the tolerance that is aimed at, for the drift
+MARGIN = 0.9  # of the tolerance that is aimed at, for the drift
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def conjugate_gradients(
     *,
     tolerance: float,
     most: int,
-    seen: Callable[[int, float], object] | None = None,
+    seen: Callable[[float], object] | None = None,
 ) -> tuple[Matrix, Matrix, Convergence]:
     """Solve ``A x = b`` for (n, k), A symmetric positive definite.
 
@@ -66,7 +66,7 @@ def conjugate_gradients(
     most : int
         Iterations at most; with fewer it is a ``ConvergenceError``.
     seen : function, optional
-        Is told the number and the worst residual after each iteration.
+        Is told the worst residual after each iteration.
 
     Returns
     -------
@@ -79,7 +79,9 @@ def conjugate_gradients(
     --------
     >>> import numpy as np
     >>> A = np.diag(np.arange(1.0, 6.0))
-    >>> x, residual, how = conjugate_gradients(lambda v: A @ v, np.ones((5, 1)), lambda v: v, tolerance=1e-10, most=20)
+    >>> x, residual, how = conjugate_gradients(
+    ...     lambda v: A @ v, np.ones((5, 1)), lambda v: v, tolerance=1e-10, most=20
+    ... )
     >>> x[:, 0].round(6)
     array([1.      , 0.5     , 0.333333, 0.25    , 0.2     ])
     >>> how.iterations
@@ -90,29 +92,18 @@ def conjugate_gradients(
     x, residual = np.zeros_like(b), b.astype(np.float64)
     relative = np.linalg.norm(residual, axis=0) / size
     history: list[float] = []
-    while True:
-        wanted = np.flatnonzero(relative > tolerance)
-        if not len(wanted):
-            return (
-                x,
-                residual,
-                Convergence(
-                    len(history),
-                    tuple(relative.tolist()),
-                    tuple(history),
-                    time.perf_counter() - began,
-                ),
-            )
+
+    def another(worst: float) -> bool:
+        """Note the worst residual of an iteration; whether there may be another."""
+        history.append(worst)
+        if seen is not None:
+            seen(worst)
+        return len(history) < most
+
+    while len(wanted := np.flatnonzero(relative > tolerance)):
         before = relative[wanted]
-        x[:, wanted] += _descend(
-            product,
-            residual[:, wanted],
-            precondition,
-            _MARGIN * tolerance * size[wanted],
-            most,
-            history,
-            seen,
-            size[wanted],
+        x[:, wanted] += _iterate(
+            product, residual[:, wanted], precondition, size[wanted], tolerance, another
         )
         residual[:, wanted] = b[:, wanted] - product(x[:, wanted])
         relative = np.linalg.norm(residual, axis=0) / size
@@ -120,65 +111,54 @@ def conjugate_gradients(
         if len(history) >= most and worst > tolerance:
             raise ConvergenceError(
                 f"conjugate gradients reached a relative residual of {worst:.1e} in {len(history)} "
-                "iterations, and not the "
-                f"tolerance of {tolerance:.0e}. A larger noise_var, a preconditioner of higher "
-                "rank or more iterations "
+                f"iterations, and not the tolerance of {tolerance:.0e}. A larger noise_var, a "
+                "preconditioner of higher rank or more iterations "
                 "(ConjugateGradients(rank=…, max_iterations=…)) help, in this order"
             )
         if np.any((relative[wanted] > tolerance) & (relative[wanted] > 0.5 * before)):
             raise ConvergenceError(
                 f"conjugate gradients stay at a relative residual of {worst:.1e}, by rounding: the "
-                f"tolerance of {tolerance:.0e} is "
-                "out of reach. A larger noise_var, dtype='float64' or a larger tolerance help"
+                f"tolerance of {tolerance:.0e} is out of reach. A larger noise_var, "
+                "dtype='float64' or a larger tolerance help"
             )
+    seconds = time.perf_counter() - began
+    return x, residual, Convergence(len(history), tuple(relative.tolist()), tuple(history), seconds)
 
 
-def _descend(
+def _iterate(
     product: Linear,
     residual: Matrix,
     precondition: Linear,
-    targets: Vector,
-    most: int,
-    history: list[float],
-    seen: Callable[[int, float], object] | None,
     size: Vector,
+    tolerance: float,
+    another: Callable[[float], bool],
 ) -> Matrix:
-    """What to add for ``A x = residual``, until the carried residual of each column is below its
-    target.
-    """
+    """What to add for ``A x = residual``, until each column's carried residual is small enough."""
     x = np.zeros_like(residual)
-    active = np.arange(residual.shape[1])
+    active, enough = np.arange(residual.shape[1]), MARGIN * tolerance * size
     r = residual.copy()
     z = precondition(r)  # may be r itself
     direction, inner = z.copy(), np.einsum("ij,ij->j", r, z)
     norms = np.linalg.norm(residual, axis=0)
-    while len(active) and len(history) < most:
+    while True:
         moved = product(direction)
         curvature = np.einsum("ij,ij->j", direction, moved)
         if not np.all(curvature > 0.0):
             raise FactorizationError(
                 f"the covariance of {len(x)} targets is not positive definite: conjugate gradients "
-                "met a direction of curvature "
-                f"{float(np.nanmin(curvature)):.1e}. A larger noise_var avoids it"
+                f"met a direction of curvature {float(np.nanmin(curvature)):.1e}. A larger "
+                "noise_var avoids it"
             )
         step = inner / curvature
         x[:, active] += step * direction
         r -= step * moved
         norms[active] = np.linalg.norm(r, axis=0)
-        history.append(float(np.max(norms / size)))
-        if seen is not None:
-            seen(len(history), history[-1])
-        going = norms[active] > targets[active]
+        more, going = another(float(np.max(norms / size))), norms[active] > enough[active]
+        if not (more and going.any()):
+            return x
         if not going.all():
-            active, r, direction, inner = (
-                active[going],
-                r[:, going],
-                direction[:, going],
-                inner[going],
-            )
-            if not len(active):
-                break
+            active, r, direction = active[going], r[:, going], direction[:, going]
+            inner = inner[going]
         z = precondition(r)
         new = np.einsum("ij,ij->j", r, z)
         direction, inner = z + (new / inner) * direction, new
-    return x

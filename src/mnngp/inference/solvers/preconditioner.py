@@ -58,8 +58,9 @@ class Preconditioner:
         --------
         >>> import numpy as np
         >>> A = np.exp(-np.abs(np.subtract.outer(np.arange(40.0), np.arange(40.0))))
-        >>> P = Preconditioner.of(lambda chosen: A[:, chosen], np.ones(40), np.full(40, 0.1), rank=40)
-        >>> bool(np.allclose(P((A + 0.1 * np.eye(40))), np.eye(40)))
+        >>> noise = np.full(40, 0.1)
+        >>> P = Preconditioner.of(lambda chosen: A[:, chosen], np.ones(40), noise, rank=40)
+        >>> bool(np.allclose(P(A + np.diag(noise)), np.eye(40)))
         True
         """
         root, left = partial_cholesky(columns, diagonal, rank, seed)

@@ -32,27 +32,33 @@ def _routine(name: str, arguments: int) -> Any:
 
 
 def _call(name: str, dtype: np.dtype[Any], *arguments: Any) -> None:
-    """Call a routine in Fortran's way, everything by reference. Floats are of the arrays' type."""
+    """Call a routine in Fortran's way, everything by reference.
+
+    Floats are of the arrays' type. Behind each matrix its leading dimension is passed.
+    """
     number = ctypes.c_double if dtype == np.float64 else ctypes.c_float
-    passed = []
+    passed: list[ctypes.c_void_p] = []
+
+    def add(value: Any) -> None:
+        passed.append(ctypes.cast(value, ctypes.c_void_p))
+
     for argument in arguments:
         if isinstance(argument, np.ndarray):
             passed.append(ctypes.c_void_p(argument.ctypes.data))
+            add(ctypes.pointer(ctypes.c_int(_leading_dimension(argument))))
         elif isinstance(argument, str):
-            passed.append(ctypes.cast(ctypes.c_char_p(argument.encode()), ctypes.c_void_p))
+            add(ctypes.c_char_p(argument.encode()))
         elif isinstance(argument, float):
-            passed.append(ctypes.cast(ctypes.pointer(number(argument)), ctypes.c_void_p))
+            add(ctypes.pointer(number(argument)))
         elif isinstance(argument, int):
-            passed.append(ctypes.cast(ctypes.pointer(ctypes.c_int(argument)), ctypes.c_void_p))
+            add(ctypes.pointer(ctypes.c_int(argument)))
         else:
-            passed.append(ctypes.cast(ctypes.pointer(argument), ctypes.c_void_p))
+            add(ctypes.pointer(argument))
     _routine(("d" if dtype == np.float64 else "s") + name, len(passed))(*passed)
 
 
-def _stride(a: Matrix) -> int:
-    """The leading dimension of a matrix in Fortran's order, which ``a`` has to be in (a view of
-    larger memory or not).
-    """
+def _leading_dimension(a: Matrix) -> int:
+    """Of a matrix in Fortran's order, which may be a view of larger memory."""
     assert a.strides[0] == a.itemsize or a.shape[0] <= 1
     return int(max(a.strides[1] // a.itemsize if a.shape[1] > 1 else 1, a.shape[0], 1))
 
@@ -61,13 +67,19 @@ def _stride(a: Matrix) -> int:
 # of a is used.
 
 
+def _triangle(lower: bool) -> str:
+    return "L" if lower else "U"
+
+
+def _transpose(transposed: bool) -> str:
+    return "T" if transposed else "N"
+
+
 def cholesky(a: Matrix, *, lower: bool) -> int:
-    """Factor a in place; returns the number of the leading block that is not positive definite, or
-    0.
-    """
+    """Factor in place; returns 0, or the first leading block that is not positive definite."""
     info = ctypes.c_int(0)
     if a.size:
-        _call("potrf", a.dtype, "L" if lower else "U", len(a), a, _stride(a), info)
+        _call("potrf", a.dtype, _triangle(lower), len(a), a, info)
     return int(info.value)
 
 
@@ -76,44 +88,15 @@ def solve_triangle(
 ) -> None:
     """``b ← a⁻¹ b``, or ``a⁻ᵀ b``; from the right ``b a⁻¹`` or ``b a⁻ᵀ``."""
     if a.size and b.size:
-        _call(
-            "trsm",
-            a.dtype,
-            "R" if right else "L",
-            "L" if lower else "U",
-            "T" if transposed else "N",
-            "N",
-            *b.shape,
-            1.0,
-            a,
-            _stride(a),
-            b,
-            _stride(b),
-        )
+        form = ("R" if right else "L", _triangle(lower), _transpose(transposed), "N")
+        _call("trsm", a.dtype, *form, *b.shape, 1.0, a, b)
 
 
 def subtract_square(a: Matrix, c: Matrix, *, lower: bool, transposed: bool = False) -> None:
     """``c ← c - a aᵀ``, or ``c - aᵀ a``, one triangle of it."""
     if a.size and c.size:
-        inner, triangle, turned = (
-            a.shape[0] if transposed else a.shape[1],
-            "L" if lower else "U",
-            "T" if transposed else "N",
-        )
-        _call(
-            "syrk",
-            a.dtype,
-            triangle,
-            turned,
-            len(c),
-            inner,
-            -1.0,
-            a,
-            _stride(a),
-            1.0,
-            c,
-            _stride(c),
-        )
+        form, inner = (_triangle(lower), _transpose(transposed)), a.shape[0 if transposed else 1]
+        _call("syrk", a.dtype, *form, len(c), inner, -1.0, a, 1.0, c)
 
 
 def subtract_product(
@@ -121,20 +104,8 @@ def subtract_product(
 ) -> None:
     """``c ← c - a b``, with either transposed."""
     if a.size and b.size and c.size:
-        inner = a.shape[0] if a_transposed else a.shape[1]
-        _call(
-            "gemm",
-            a.dtype,
-            "T" if a_transposed else "N",
-            "T" if b_transposed else "N",
-            *c.shape,
-            inner,
-            -1.0,
-            a,
-            _stride(a),
-            b,
-            _stride(b),
-            1.0,
-            c,
-            _stride(c),
+        form, inner = (
+            (_transpose(a_transposed), _transpose(b_transposed)),
+            a.shape[0 if a_transposed else 1],
         )
+        _call("gemm", a.dtype, *form, *c.shape, inner, -1.0, a, b, 1.0, c)
