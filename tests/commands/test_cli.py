@@ -18,7 +18,7 @@ from sklearn.datasets import load_wine
 import mnngp
 from mnngp.commands import app
 from mnngp.estimators import model_file
-from mnngp.experiments import demo
+from mnngp.experiments import demonstration as demo
 from mnngp.experiments.protocol import Protocol
 from mnngp.experiments.store import Store
 from tests import without

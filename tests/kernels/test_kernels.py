@@ -11,11 +11,11 @@ from mnngp import (
     MaxoutKernel,
     NetworkKernel,
     ReLU,
-    TabulatedMaxout,
     Tanh,
 )
 from mnngp.activations import SmoothActivation
 from mnngp.errors import AccuracyWarning, ScaleError
+from mnngp.experiments.tabulated import TabulatedMaxout
 from mnngp.kernels import evaluate
 from mnngp.kernels.points import Points
 from tests import plain

@@ -23,7 +23,7 @@ def demo(
     from rich.progress import Progress
     from rich.table import Table
 
-    from mnngp.experiments import demo as demonstration
+    from mnngp.experiments import demonstration
 
     console = Console()
     data = demonstration.Digits.load()

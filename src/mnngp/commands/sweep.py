@@ -146,13 +146,13 @@ def _run_on_cluster(
 ) -> None:
     import logging
 
-    from mnngp.experiments import cluster
+    from mnngp.experiments import dask_runner
 
     # What happens to workers is the cluster's business, and in its own logs; here it would tear the
     # display apart.
     logging.disable(logging.CRITICAL)
-    with cluster.connected(**where) as client, Display(title) as display:
-        cluster.run(protocol, store, images, client, display)
+    with dask_runner.connected(**where) as client, Display(title) as display:
+        dask_runner.run(protocol, store, images, client, display)
 
 
 class Display:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mnngp._typing import Vector
-from mnngp.activations import HomogeneousActivation, SmoothActivation, TabulatedMaxout
+from mnngp.activations import HomogeneousActivation, SmoothActivation
 from mnngp.activations.hermite import Expansion
 from mnngp.activations.profile import Profile, linear_profile
 from mnngp.errors import ScaleError
@@ -117,8 +117,8 @@ def _homogeneous_step(points: Diagonal, layer: Layer) -> Step:
     b = float(np.ldexp(layer.bias_var, -2 * points.exponent))
     profile: Profile | None
     table = _nothing()
-    if isinstance(activation, TabulatedMaxout):
-        profile, table = None, activation.values
+    if getattr(activation, "table", None) is not None:
+        profile, table = None, activation.table  # type: ignore[attr-defined]
         moment, slope_at_one = (
             float(table[-1]),
             float(table[-1] - table[-2]) * (len(table) - 1) / 2.0,

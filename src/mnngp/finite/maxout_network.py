@@ -5,10 +5,10 @@ before (eqs. 1 and 2):
 
     h_l = max_{i ≤ q} (W_{l,i} h_{l-1} + b_{l,i}),        f = W h_L + b
 
-*Initialisation.* The infinite-width one draws the weights of a map with the variance ``weight_var /
-fan_in`` and its biases with ``bias_var``: as ``width → ∞`` the network becomes the Gaussian process
-whose kernel ``MaxoutKernel`` has. The paper's own experiments with finite networks give the
-standard deviations themselves, ``weight_std`` and ``bias_std``, whatever the fan-in.
+*Initialisation.* The infinite-width one draws the weights of a map with the variance
+``weight_var / fan_in`` and its biases with ``bias_var``: as ``width → ∞`` the network becomes the
+Gaussian process whose kernel ``MaxoutKernel`` has. The paper's own experiments with finite networks
+give the standard deviations themselves, ``weight_std`` and ``bias_std``, whatever the fan-in.
 
 *Parametrisation.* "standard" has those weights as its parameters. "ntk" has numbers of unit
 variance, and multiplies them by their standard deviations in the forward pass: the same function at
@@ -22,13 +22,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from mnngp import _validation
+from mnngp._typing import Matrix
 from mnngp.errors import InputError
 from mnngp.kernels import MaxoutKernel
 
-Array = NDArray[Any]
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -58,7 +57,7 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
 
     Examples
     --------
-    >>> network = MaxoutNetwork(width=50, rank=4, depth=3, inputs=784, outputs=10, weight_var=0.5, bias_var=0.1, seed=0)
+    >>> network = MaxoutNetwork(50, rank=4, depth=3, inputs=784, outputs=10, weight_var=0.5)
     >>> network(torch.zeros(2, 784)).shape
     torch.Size([2, 10])
     >>> network.kernel()  # of the Gaussian process that it is nearly
@@ -156,7 +155,7 @@ def torch_dtype(dtype: object) -> torch.dtype:
     return DTYPES[_validation.one_of("dtype", dtype, tuple(DTYPES))]
 
 
-def real_array(name: str, value: Any) -> Array:
+def real_array(name: str, value: Any) -> Matrix:
     """Return a tensor, or what NumPy makes an array of, as a numeric array."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
@@ -165,7 +164,7 @@ def real_array(name: str, value: Any) -> Array:
     return _validation.real_array(name, value)
 
 
-def tensor_like(array: Array, like: torch.Tensor) -> torch.Tensor:
+def tensor_like(array: Matrix, like: torch.Tensor) -> torch.Tensor:
     """An array of any layout as a tensor, with the dtype and the device of ``like``."""
     # PyTorch refuses negative strides and other machines' numbers, and warns of arrays that cannot
     # be written to.
