@@ -29,9 +29,12 @@ from threadpoolctl import threadpool_limits
 import mnngp
 from mnngp.data import load, standardised
 from mnngp.errors import AccuracyWarning, InputError, warn_of_accuracy
-from mnngp.experiments import cells, cluster, runner
+from mnngp.experiments import cells, dask_runner, runner
+from mnngp.experiments.database import StoreError
 from mnngp.experiments.protocol import Protocol
-from mnngp.experiments.store import Result, Store, StoreError, commit
+from mnngp.experiments.provenance import commit
+from mnngp.experiments.records import Result
+from mnngp.experiments.store import Store
 from mnngp.inference import Posterior
 from tests import made_up
 from tests.made_up import sealed
@@ -355,7 +358,7 @@ def test_a_cell_says_that_it_is_less_accurate_than_usual(digits, tmp_path, monke
         distributed.Client(threads, set_as_default=False) as client,
         Store.begin(on_cluster, protocol) as store,
     ):
-        cluster.run(protocol, store, digits, client)
+        dask_runner.run(protocol, store, digits, client)
         assert numbers(store.results()) == numbers(results)
 
 
@@ -515,7 +518,7 @@ def command(arguments, seed, chance, delay, output):
     os.dup2(file, 2)
     time.sleep(delay)
     try:
-        cli.main()
+        app.main()
     except SystemExit as end:
         return end.code or 0
 

@@ -69,7 +69,7 @@ def demo(
     chosen = contest[0].model
     console.print(
         f"Chosen from {len(chosen.trials_)} kernels by leave-one-out: {chosen.kernel_!r}\n"
-        f"Leave-one-out had foretold an accuracy of {chosen.loo_.accuracy:.3f} and a log loss of "
+        f"Leave-one-out had estimated an accuracy of {chosen.loo_.accuracy:.3f} and a log loss of "
         f"{chosen.loo_.log_loss:.3f}.\n"
     )
     table = Table(title="Two of the surest and four of the least sure test images")

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mnngp.commands.data import DataDir
+from mnngp.experiments.watcher import Watcher
 
 if TYPE_CHECKING:
     from mnngp.data import Images
     from mnngp.experiments.protocol import Protocol, Split
+    from mnngp.experiments.records import Result
     from mnngp.experiments.selection import Setting
-    from mnngp.experiments.store import Result, Store
+    from mnngp.experiments.store import Store
 
 _EVERY = 10.0  # seconds between two lines where there is no terminal
 
@@ -155,10 +157,8 @@ def _run_on_cluster(
         dask_runner.run(protocol, store, images, client, display)
 
 
-class Display:
-    """How the sweep goes, on standard error: a live panel on a terminal, a line now and then
-    elsewhere. A ``runner.Watcher``.
-    """
+class Display(Watcher):
+    """How the sweep goes, on standard error: a live panel on a terminal, else lines."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console

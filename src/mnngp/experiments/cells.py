@@ -39,7 +39,7 @@ from mnngp.kernels import layout, sphere
 from mnngp.kernels.points import Points
 
 Labels = NDArray[np.int64]
-Step = Callable[..., None]  # is called now and then, and raises if somebody wants the sweep to end
+Stop = Callable[..., None]  # is called now and then, and raises if somebody wants the sweep to end
 Outcome = dict[str, Any]  # the fields of a result that are not known before
 _CLASSES = 10
 # bytes of angles that are kept for all networks of a split; more are computed for each anew
@@ -86,7 +86,7 @@ class Prepared:
         )
 
     def outcomes(
-        self, groups: Sequence[Group], step: Step
+        self, groups: Sequence[Group], step: Stop
     ) -> Iterator[tuple[Group, int, Outcome, float]]:
         """Compute the cells of some groups: each with its depth, its outcome and its seconds.
 
@@ -204,7 +204,7 @@ class _Infinite:
         self.points = sphere.on_sphere(points, sphere.window(self.others[0], points), keep=keep)
         self.angles = [sphere.half_angles(some, points) for some in self.others] if keep else None
 
-    def cell(self, group: Group, depth: int, step: Step) -> Outcome:
+    def cell(self, group: Group, depth: int, step: Stop) -> Outcome:
         """Fit, predict and score."""
         posterior = self._posterior(group, depth, step)
         mean = self._mean(posterior, step)
@@ -213,7 +213,7 @@ class _Infinite:
         noise = {"noise_var": float(posterior.noise_var[0]), "attempts": posterior.report.attempts}
         return self.images.scores(mean) | noise
 
-    def _posterior(self, group: Group, depth: int, step: Step) -> Posterior:
+    def _posterior(self, group: Group, depth: int, step: Stop) -> Posterior:
         noise = np.full(len(self.points), self.noise_var)
         return Posterior.on(
             group.kernel(depth),
@@ -224,7 +224,7 @@ class _Infinite:
             progress=step,
         )
 
-    def _mean(self, posterior: Posterior, step: Step) -> Matrix:
+    def _mean(self, posterior: Posterior, step: Stop) -> Matrix:
         """The posterior means at the other images, a part of them at a time."""
         curve = sphere.curve(
             posterior._network, float(self.points.square_lengths[0]), self.points.window
@@ -275,7 +275,7 @@ class _Finite:
             for which in (1, 2)
         )
 
-    def cells(self, groups: Sequence[Group], step: Step) -> list[Outcome]:
+    def cells(self, groups: Sequence[Group], step: Stop) -> list[Outcome]:
         """Train networks of one shape together, and score each."""
         first = groups[0]
         if first.training is None or first.width is None:

@@ -117,8 +117,9 @@ def _homogeneous_step(points: Diagonal, layer: Layer) -> Step:
     b = float(np.ldexp(layer.bias_var, -2 * points.exponent))
     profile: Profile | None
     table = _nothing()
-    if getattr(activation, "table", None) is not None:
-        profile, table = None, activation.table  # type: ignore[attr-defined]
+    given = getattr(activation, "table", None)
+    if given is not None:
+        profile, table = None, given
         moment, slope_at_one = (
             float(table[-1]),
             float(table[-1] - table[-2]) * (len(table) - 1) / 2.0,
