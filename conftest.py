@@ -11,7 +11,7 @@ NEED_TORCH = [
     "src/mnngp/finite/*.py",
     "src/mnngp/interop/*.py",
     "tests/commands/test_converge.py",
-    "tests/experiments/test_cluster.py",  # of a sweep with finite networks
+    "tests/experiments/test_dask_runner.py",  # of a sweep with finite networks
     "tests/experiments/test_convergence.py",
     "tests/finite/*.py",
     "tests/experiments/test_finite_sweep.py",

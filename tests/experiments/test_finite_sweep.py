@@ -32,6 +32,7 @@ from mnngp.experiments.records import columns
 from mnngp.experiments.store import Store
 from mnngp.experiments.watcher import Watcher
 from mnngp.finite import MaxoutNetwork, Training, predict, train
+from tests import without
 from tests.made_up import result, sealed
 
 MNNGP = Path(sys.executable).with_name("mnngp")
@@ -519,11 +520,11 @@ def test_without_torch_it_says_so_and_reads_what_others_have_run(run, tmp_path):
         "= 5\nrank = 2\ndepth = 1\n"
         "weight_std = 0.1\nbias_std = 0.1\n"
     )
-    blocked = "import sys; sys.modules['torch'] = None; from mnngp.commands.app import main; main()"
 
     def command(*arguments):
         return subprocess.run(
-            [sys.executable, "-c", blocked, *map(str, arguments)],
+            [sys.executable, "-m", "mnngp", *map(str, arguments)],
+            env=without.environment(tmp_path / "blocked", "torch"),
             capture_output=True,
             text=True,
             check=False,
