@@ -174,26 +174,9 @@ def passing_network(
 ) -> tuple[Vector, Vector]:
     """The hidden units and the output of a ``MaxoutNetwork`` that never exists as a whole.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        The points.
-    width, rank : int
-        Units of each hidden layer, and maps of a unit.
-    weight_var, bias_var : sequences of depth + 1 floats
-        The variances of each affine map: they also say the depth.
-    seed : int
-        That of the ``MaxoutNetwork``.
-    dtype : {"float32", "float64"}, or torch.float32, torch.float64
-        That of the ``MaxoutNetwork``.
-    block : int
-        Weights that are held at a time.
-
-    Returns
-    -------
-    hidden : array of shape (n, width)
-        The last hidden layer.
-    output : array of shape (n,)
+    ``weight_var`` and ``bias_var`` are those of each affine map, so they also say the depth; at
+    most ``block`` weights are held at a time. The last hidden layer is of shape (n, width), the
+    output of shape (n,).
 
     Examples
     --------

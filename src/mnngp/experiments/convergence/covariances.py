@@ -182,22 +182,13 @@ def tangent_agreement(
     >>> found.error < 0.03, found.squared_error < 0.03
     (True, True)
     """
-    points, weight_var, bias_var = setting(kernel, X)
+    points, *_ = setting(kernel, X)
     several_networks(networks)
     exact = analytic(kernel)(points)
     _not_zero(np.diag(exact))
     samples = np.empty((networks, *exact.shape))
     for index, own in enumerate(network_seeds(seed, networks)):
-        network = MaxoutNetwork(
-            width,
-            kernel.rank,
-            kernel.depth,
-            points.shape[1],
-            weight_var=weight_var,
-            bias_var=bias_var,
-            parametrization="ntk",
-            seed=own,
-        )
+        network = MaxoutNetwork.of_kernel(kernel, width, points.shape[1], own)
         samples[index] = tangent_kernel(network, points)
         progress(1.0 / networks)
     distances = _distances(samples, exact)

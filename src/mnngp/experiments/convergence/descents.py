@@ -150,19 +150,8 @@ def descent_agreement(
     batch = max(1, _AT_ONCE // weight_count(kernel, width, inputs))
     trained, start = [], []
     for first in range(0, networks, batch):
-        group = [
-            MaxoutNetwork(
-                width,
-                kernel.rank,
-                kernel.depth,
-                inputs,
-                weight_var=kernel.weight_var,
-                bias_var=kernel.bias_var,
-                parametrization="ntk",
-                seed=own,
-            )
-            for own in seeds[first : first + batch]
-        ]
+        some = seeds[first : first + batch]
+        group = [MaxoutNetwork.of_kernel(kernel, width, inputs, own) for own in some]
         start.append(predict(group, both)[..., 0].astype(np.float64))
         trained.append(gradient_descent(group, X, y, step=step, record=record, new=new))
         progress(len(group) / networks)
