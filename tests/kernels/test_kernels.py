@@ -252,26 +252,26 @@ def test_distances_keep_their_relative_accuracy_in_the_ordered_phase():
 
     The reference is the same recursion in 250-digit arithmetic, with the closed form of rank 2.
     """
-    from mnngp.kernels.forward import advance
-    from mnngp.kernels.pointwise import inputs, walk
-    from mnngp.kernels.program import pack, tables
+    from mnngp.kernels.forward import advance, way_of
+    from mnngp.kernels.pointwise import behind
+    from mnngp.kernels.program import pack, side
 
     X = np.random.default_rng(3).normal(size=(4, 5))
     X[1] = X[0] * (1.0 + 1e-9)  # nearly equal, in direction and length
     depth, w, b = 100, 0.1, 0.34
     kernel = MaxoutKernel(depth, 2, weight_var=w, bias_var=b)
     points = Points.of("X", X, np.dtype(float))
-    steps = list(walk(inputs(points.square_lengths), kernel.network.layers))
-    program, table = (
-        pack(steps, np.dtype(float), order=0),
-        tables(steps, slice(None), np.dtype(float)),
-    )
+    steps, _ = behind(points.square_lengths, kernel.network.blocks)
+    program, both = pack(steps, np.dtype(float)), side(steps, points.directions, np.ones(4))
     found = np.maximum(
         np.array([((row - points.directions) ** 2).sum(axis=1) / 4.0 for row in points.directions]),
         0.0,
     )
     for i in range(4):
-        advance(program, table, table, i, 0, False, found[i], np.zeros(4), *np.empty((5, 4)))
+        way = way_of(np.zeros((8, 4)), 1, 4)
+        way.u[0] = found[i]
+        advance(program, both, both, i, 0, way, 0)
+        found[i] = way.u[0]
 
     with mpmath.workdps(250):
         w_, b_ = mpmath.mpf(w), mpmath.mpf(b)
@@ -440,12 +440,12 @@ def test_directions_of_tiny_points_are_kept():
 def test_nearly_equal_points_are_told_apart():
     """1 - cos has no digit left at a distance of 1e-9; the difference has."""
     X = np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0 + 1e-9]])
-    from mnngp.kernels import blocks
+    from mnngp.kernels import forward
 
     points = Points.of("X", X, np.dtype(float))
     u = np.empty(1)
     cosine = points.directions[:1] @ points.directions[1]
-    blocks.distances(cosine, 0, 1, points.directions, points.directions, 1e-3, u)
+    forward.distances(cosine, points.directions, 0, points.directions, 1, 1e-3, u)
     # sin²(angle/2) with the angle from the cross product
     angle = np.linalg.norm(np.cross(X[0], X[1] - X[0])) / (X[0] @ X[0])
     assert u[0] == pytest.approx(angle**2 / 4.0, rel=1e-6)

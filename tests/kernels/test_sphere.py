@@ -7,7 +7,7 @@ import pytest
 from mnngp import GELU, Abs, Erf, Maxout, MaxoutKernel, NetworkKernel, ReLU, Tanh
 from mnngp.errors import MnngpError
 from mnngp.inference.factor import contraction
-from mnngp.kernels import layout, sphere
+from mnngp.kernels import curve, layout, sphere
 from mnngp.kernels.evaluate import correlations, diagonal, distances, packed_correlations
 from mnngp.kernels.points import Points
 
@@ -81,23 +81,22 @@ def test_curves_against_the_recursion(kernel, keep):
     if not network.tangent:
         found, u = distances(network, ball), distances(network, x)
         np.testing.assert_allclose(found, u, atol=1e-14 * u.max())  # measured: 2.2e-15
-    some = Points(x.directions[:30], x.square_lengths[:30])
-    cross = np.empty((30, n))
-    sphere.curve(network, 1.0, ball.window).entries(
-        sphere.half_angles(some, x), cross, contraction=kappa
-    )
+    some = ball.beside(x[:30], keep=keep)
+    cross = correlations(network, some, ball, contraction=kappa)
     np.testing.assert_allclose(cross[:, 30:], expected[:30, 30:], atol=1e-14)
+    part = correlations(network, some[10:20], ball, contraction=kappa)
+    np.testing.assert_array_equal(part, cross[10:20])
 
 
 def test_without_a_series_everything_goes_through_the_layers(monkeypatch):
     x, network = points(), MaxoutKernel(13, 3, 1.5, 0.2).network
-    monkeypatch.setattr(sphere, "_FITS", ())
-    sphere.curve.cache_clear()
+    monkeypatch.setattr(curve, "_FITS", ())
+    curve.curve.cache_clear()
     ball = sphere.on_sphere(x, sphere.window(x, x))
     memory = np.empty(layout.packed_shape(len(x)))
     packed_correlations(network, ball, memory)
     np.testing.assert_allclose(unpacked(memory, len(x)), correlations(network, x), atol=1e-14)
-    sphere.curve.cache_clear()
+    curve.curve.cache_clear()
 
 
 def test_deep_and_chaotic_smooth_networks_need_a_short_series():
@@ -107,7 +106,7 @@ def test_deep_and_chaotic_smooth_networks_need_a_short_series():
     x = points(40)
     window = sphere.window(x, x)
     network = NetworkKernel([Tanh()] * 100, 3.1413793103448278, 0.9655172413793104).network
-    assert len(sphere.curve(network, 1.0, window).series) < 130
+    assert len(curve.curve(network, 1.0, window).chart[0]) < 130
     memory = np.empty(layout.packed_shape(40))
     packed_correlations(network, sphere.on_sphere(x, window), memory)
     # measured: 1e-16

@@ -36,6 +36,7 @@ from mnngp.errors import MnngpError, NoiseWarning, heard
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels import layout, sphere
+from mnngp.kernels.evaluate import correlations
 from mnngp.kernels.points import Points
 
 Labels = NDArray[np.int64]
@@ -192,7 +193,7 @@ class _Infinite:
     def __init__(self, protocol: Protocol, images: _Split) -> None:
         self.policy, self.noise_var = protocol.policy, protocol.noise_var
         self.images = images
-        self.others = _points(images.validation), images.test.points
+        others = _points(images.validation), images.test.points
         points = _points(images.train)
         groups = [
             group
@@ -201,8 +202,8 @@ class _Infinite:
         ]
         several = sum(len(group.depths) for group in groups) > 1
         keep = several and 8 * len(points) * (len(points) // 2 + len(images.labels)) <= _KEPT
-        self.points = sphere.on_sphere(points, sphere.window(self.others[0], points), keep=keep)
-        self.angles = [sphere.half_angles(some, points) for some in self.others] if keep else None
+        self.points = sphere.on_sphere(points, sphere.window(others[0], points), keep=keep)
+        self.others = [self.points.beside(some, keep=keep) for some in others]
 
     def cell(self, group: Group, depth: int, step: Stop) -> Outcome:
         """Fit, predict and score."""
@@ -226,24 +227,17 @@ class _Infinite:
 
     def _mean(self, posterior: Posterior, step: Stop) -> Matrix:
         """The posterior means at the other images, a part of them at a time."""
-        curve = sphere.curve(
-            posterior._network, float(self.points.square_lengths[0]), self.points.window
-        )
         result, n = np.empty((len(self.images.labels), _CLASSES)), len(self.points)
 
         def task(part: tuple[int, int, int]) -> None:
             step()
             which, start, stop = part
-            some = self.others[which]
-            if self.angles is not None:
-                angles = self.angles[which][start:stop]
-            else:
-                angles = sphere.half_angles(
-                    Points(some.directions[start:stop], some.square_lengths[start:stop]),
-                    self.points,
-                )
-            kernel = np.empty_like(angles)
-            curve.entries(angles, kernel, contraction=posterior.report.contraction)
+            kernel = correlations(
+                posterior._network,
+                self.others[which][start:stop],
+                self.points,
+                contraction=posterior.report.contraction,
+            )
             place = start + which * len(self.others[0])
             result[place : place + len(kernel)] = posterior._mean(
                 kernel, np.full(len(kernel), posterior._deviation[0])

@@ -21,15 +21,14 @@ from mnngp.errors import UnavailableError
 from mnngp.inference.factor import Factor
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels import layout
-from mnngp.kernels.adjoint import correlations_gradient
+from mnngp.kernels.gradient import pulled_correlations, summed
 
 
 def log_evidence_gradient(posterior: Posterior) -> Vector:
     """The derivative of ``posterior.log_marginal_likelihood()`` in logarithms.
 
     The order is that of ``kernel.theta`` (bias_var, then weight_var, as far as they are free), then
-    noise_var, then signal_var. Takes n² numbers for the inverse and for each of the kernel's
-    hyperparameters.
+    noise_var, then signal_var. Takes some n² numbers, however many hyperparameters there are.
 
     Examples
     --------
@@ -47,26 +46,22 @@ def log_evidence_gradient(posterior: Posterior) -> Vector:
         )
     kappa, sigma = p._factor.contraction, p._deviation
     targets = p._y.shape[1]
-    directions = p.kernel._directions(p._network.depth + 1)
-    slabs, growth = correlations_gradient(p._network, p._points, directions, contraction=kappa)
     inverse = _whole(p._factor.packed.inverse().memory, len(sigma))
     inverse -= np.outer(p._t, p._t) / p._c
+    own = np.diag(inverse).copy()
     # B = inverse / κσσ, B y = α / κσ. In the units of the factored matrix, κ and σ drop out.
     share = p.noise_var / (kappa * sigma**2)  # of the noise
-    noise = 0.5 * float(
-        np.sum(share * (np.sum(p._alpha**2, axis=1) / kappa - targets * np.diag(inverse)))
-    )
+    noise = 0.5 * float(np.sum(share * (np.sum(p._alpha**2, axis=1) / kappa - targets * own)))
     # of everything together: C scaled
     whole = 0.5 * (float(p.quadratic().sum()) - targets * len(sigma))
-    result = []
     z = p._y / sigma[:, None]
-    for slab, rate in zip(slabs, growth, strict=True):
-        fit = np.sum(rate[:, None] * p._alpha * (z - share[:, None] * p._alpha)) / kappa
-        size = np.sum(rate * (1.0 - np.diag(inverse) * share))
-        moved = float(
-            np.sum(p._alpha * (slab.astype(np.float64) @ p._alpha))
-        ) / kappa - targets * float(np.sum(inverse * slab))
-        result.append(0.5 * (float(fit) - targets * float(size) + moved))
+    fit = np.sum(p._alpha * (z - share[:, None] * p._alpha), axis=1) / kappa
+    # the derivative of the evidence in the contracted correlations, in place of the inverse
+    inverse *= -targets
+    inverse += (p._alpha / kappa) @ p._alpha.T
+    moved, growth = pulled_correlations(p._network, p._points, inverse, contraction=kappa)
+    size = fit - targets * (1.0 - own * share)
+    result = 0.5 * summed(moved + growth @ size, *p.kernel.free_variances)
     return np.array([*result, noise, whole - noise])
 
 

@@ -177,7 +177,7 @@ class Factor(Inverse):
 
 def alive(network: Network, x: Points) -> NDArray[np.bool_]:
     """Points whose function value has a variance: without biases that at the origin has none."""
-    biases = any(layer.bias_var > 0.0 for layer in network.layers)
+    biases = any(layer.bias_var > 0.0 for layer in network.blocks)
     return np.full(len(x), True) if biases else np.asarray(x.square_lengths > 0.0)
 
 

@@ -1,493 +1,340 @@
-"""Kernel matrices with their derivatives in the logarithms of the variances.
+"""The compiled adjoint: derivatives in all variances, and in the inputs, in one pass back.
 
-The derivative is carried forward beside the distance, through the same steps: with ``dE/du = P``
-the derivative of an ``arccos`` never appears, and everything is finite for equal, opposite and zero
-inputs. Of each point only ``λ_i = ∂ log v_i`` is needed:
+A strip goes through the layers (``forward.advance``, which keeps its way) and back. For each pair
+there are then the derivatives of an entry in u, in the tangent t, and in the logarithms λ_i and λ_j
+of both points' variances; a layer takes them from behind it to before it, and leaves those in its
+own log weight_var and log bias_var. With the tables of ``pointwise`` a layer moves, for any change,
 
-    λ' = β² ġ_b + M α² (ġ_w + λ),     β̇ = ½ β (ġ_b - λ'),     α̇ = ½ α (ġ_w + λ - λ'),
+    β̇ = ½ β (ġ_b - λ'),    α̇ = ½ α (ġ_w + λ - λ'),    λ' = β² ġ_b + W ġ_w + G λ,
 
-where ġ_b and ġ_w say how much log bias_var and log weight_var of this layer move (1 or 0).
+so with X_i and Y_i what ``ladder.Sums`` says (X_i = α_i ∂u'/∂α_i and Y_i = X_i/2 for a homogeneous
+layer) and c_i = β_i ∂u'/∂β_i / 2 the change of u' is
+
+    u̇' = Σ_i [ c_i (ġ_b - λ'_i) + ½ X_i (ġ_w - λ'_i) + Y_i λ_i ] + slope u̇.
+
+The derivative of an arccos never appears, and all are finite for equal, opposite and zero inputs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mnngp._system import threads
 from mnngp._system.compiled import compiled
-from mnngp._typing import Array, Matrix, Vector
-from mnngp.errors import ScaleError
-from mnngp.kernels import blocks, forward
-from mnngp.kernels.evaluate import Values, correlation_values, kernel_values, matrix
-from mnngp.kernels.forward import HERMITE, HERMITE_DEGREES, HERMITE_REFERENCE, Program, Tables
-from mnngp.kernels.points import Points
-from mnngp.kernels.pointwise import Diagonal, Step, inputs, walk
-from mnngp.kernels.program import pack, tables
-from mnngp.networks.network import Network
-
-_TASK = 64  # rows a thread takes at a time
-
-Direction = tuple[Vector, Vector]
-"""For each layer how much log weight_var and log bias_var move."""
+from mnngp._typing import Array
+from mnngp.kernels.forward import STRIP, Way, advance, distances, way_of
+from mnngp.kernels.ladder import Sums, hermite_sums, ladder_of
+from mnngp.kernels.strips import HERMITE, Program, Side
 
 
-def matrix_and_gradient(
-    network: Network, x: Points, directions: Sequence[Direction]
-) -> tuple[Matrix, Matrix]:
-    """The symmetric kernel matrix, and its derivative in each direction along the last axis."""
-    if not directions:
-        kernel, _ = matrix(network, x, None)
-        return kernel, np.empty((*kernel.shape, 0), dtype=network.dtype)
-    kernel, gradient, _ = _evaluate(
-        network, x, directions, lambda points: kernel_values(network, points, normalized=False)
-    )
-    return kernel, np.moveaxis(gradient, 0, -1)
+class Rates(NamedTuple):
+    """What the way back needs of the points beside a ``Side``."""
+
+    beta: Array  # (steps, n)
+    weight: Array  # (steps, n) W
+    growth: Array  # (steps, n) G
+    deviation: Array  # (Σ terms of HERMITE steps, n) derivatives of ``Side.deviation`` in log v
 
 
-def correlations_gradient(
-    network: Network, x: Points, directions: Sequence[Direction], *, contraction: float = 1.0
-) -> tuple[Matrix, Matrix]:
-    """The derivative of ``matrix.correlations`` in each direction, and that of ``log K_ii``;
-    directions are the first axis.
+class Pull(NamedTuple):
+    """Derivatives of an entry, for each pair of a strip."""
 
-    Together they are the derivative of the kernel, but where the correlations are one up to
-    rounding these have their digits.
-    """
-    if not network.tangent:
-        _, gradient, growth = _evaluate(
-            network, x, directions, lambda points: correlation_values(network, points, contraction)
-        )
-        return gradient, growth
-    kernel, gradient, growth = _evaluate(
-        network, x, directions, lambda points: kernel_values(network, points, normalized=False)
-    )
-    deviation = np.sqrt(np.maximum(np.diag(kernel), np.finfo(network.dtype).tiny))
-    both = np.outer(deviation, deviation)
-    for index, rate in enumerate(growth):
-        gradient[index] -= kernel * (0.5 * (rate[:, None] + rate))
-    gradient /= both
-    return gradient, growth
+    u: Array
+    t: Array
+    row: Array  # in λ_i
+    col: Array  # in λ_j
+    weight: Array  # in log weight_var of the step that was passed
+    bias: Array
 
 
-def _evaluate(
-    network: Network,
-    x: Points,
-    directions: Sequence[Direction],
-    wanted: Callable[[Diagonal], Values],
-) -> tuple[Matrix, Matrix, Matrix]:
-    """What is wanted, its derivatives, and those of log K_ii."""
-    points = inputs(x.square_lengths)
-    steps = list(walk(points, network.layers))
-    values = wanted(points)
-    scale, stretch = values.scale.astype(network.dtype), network.dtype.type(values.stretch)
-    program, table = (
-        pack(steps, network.dtype, order=2 if network.tangent else 1),
-        tables(steps, slice(None), network.dtype),
-    )
-    cosines = np.matmul(x.directions, x.directions.T)
-    refine = network.dtype.type(blocks.REFINE[network.dtype])
-    kernel = np.empty_like(cosines)
-    gradient = np.empty((len(directions), *cosines.shape), dtype=network.dtype)
-    rates_of_diagonal = np.empty((len(directions), len(x)))
-    alongs = [
-        step.shrinkage[:, None] * step.expansion.rates(step.variance) if step.expansion else None
-        for step in steps
-    ]
-    for direction, slab, on_diagonal in zip(directions, gradient, rates_of_diagonal, strict=True):
-        rates, growth, on_diagonal[:] = _rates(network, steps, alongs, direction)
-        moved = growth if values.scaled else np.zeros_like(growth)
+class Layers(NamedTuple):
+    """A network for two sets of points."""
 
-        def task(
-            first: int, rates: Tables = rates, moved: Vector = moved, slab: Matrix = slab
-        ) -> None:
-            last = min(first + _TASK, len(x))
-            transform(
-                cosines,
-                kernel,
-                slab,
-                first,
-                last,
-                network.tangent,
-                program,
-                table,
-                rates,
-                scale,
-                moved,
-                stretch,
-                x.directions,
-                refine,
-            )
-
-        threads.spread(task, range(0, len(x), _TASK)[::-1], work=4.0 * kernel.size * len(steps))
-        with np.errstate(over="ignore"):
-            np.fill_diagonal(slab, values.diagonal * on_diagonal if values.scaled else 0.0)
-        if not np.isfinite(slab).all():
-            raise ScaleError(
-                f"the kernel's gradient is too large for {network.dtype}: scale the "
-                "features or the variances down"
-            )
-    np.fill_diagonal(kernel, values.diagonal)
-    return kernel, gradient, rates_of_diagonal
-
-
-def _rates(
-    network: Network, steps: Sequence[Step], alongs: Sequence[Vector | None], direction: Direction
-) -> tuple[Tables, Vector, Vector]:
-    """The derivatives of the steps' tables, of log v behind them, and of the logarithm of the
-    kernel's diagonal.
-
-    ``alongs`` are the derivatives of the Hermite coefficients in log v before their step,
-    normalised as they are.
-    """
-    growth = np.zeros_like(steps[0].a)  # λ
-    tangent, tangent_rate = np.zeros_like(growth), np.zeros_like(growth)
-    rows: dict[str, list[Vector]] = {
-        "a": [],
-        "p": [],
-        "r": [],
-        "deviation": [np.empty((0, len(growth)))],
-    }
-    for step, along, weight, bias in zip(steps, alongs, *direction, strict=True):
-        if step.expansion is not None and along is not None:
-            coefficients = (step.reference[:, None] + step.deviation).T
-            after = (
-                step.beta**2 * bias
-                + (coefficients**2).sum(axis=1) * weight
-                + 2.0 * growth * (coefficients * along).sum(axis=1)
-            )
-            change = 0.5 * coefficients * (weight - after)[:, None] + along * growth[:, None]
-            degree = step.expansion.degrees.values
-            factor, factor_rate = coefficients**2 @ degree, 2.0 * (coefficients * change) @ degree
-            a_rate, r_rate = np.zeros_like(growth), change[:, 0] / 2.0
-            rows["deviation"].append(change.T)
-        else:
-            moment = step.second_moment
-            after = step.beta**2 * bias + moment * step.a**2 * (weight + growth)
-            a_rate = 0.5 * step.a * (weight + growth - after)
-            r_rate = math.sqrt(moment) * a_rate / 2.0
-            factor, factor_rate = (
-                step.slope_at_one * step.a**2,
-                2.0 * step.slope_at_one * step.a * a_rate,
-            )
-        rows["a"].append(a_rate)
-        rows["p"].append(0.5 * step.beta * (bias - after) / 2.0)
-        rows["r"].append(r_rate)
-        if network.tangent:
-            tangent_rate = factor_rate * tangent + factor * tangent_rate
-            tangent = 1.0 + factor * tangent
-        growth = after
-    on_diagonal = growth + tangent_rate / tangent if network.tangent else growth
-    a, p, r = (np.stack(rows[name]).astype(network.dtype) for name in ("a", "p", "r"))
-    rates = Tables(a, p, r, np.concatenate(rows["deviation"]).astype(network.dtype))
-    return rates, growth.astype(network.dtype), on_diagonal
+    program: Program
+    rows: Side
+    cols: Side
+    row_rates: Rates
+    col_rates: Rates
+    stretch: Any  # entries are scale_i scale_j (1 - stretch u), or … t
+    refine: Any
+    scaled: bool  # whether scale_i is √v_i, or does not move
 
 
 @compiled
-def ladder_gradient(
-    u: Array,
-    du: Array,
-    i: int,
-    j0: int,
-    reference: Array,
-    degree: Array,
-    whole: int,
-    rungs: int,
-    odd: int,
-    deviation: Array,
-    rate: Array,
-    q: Array,
-    dq: Array,
-    slope: Array,
-    dslope: Array,
-    power: Array,
-    rest: Array,
-    inverse: Array,
-) -> None:
-    """As ``forward.ladder_values``, with the derivatives of both sums."""
+def pull_of(buffer: Array, width: int) -> Pull:
+    """Views of six strips."""
+    return Pull(
+        buffer[0, :width],
+        buffer[1, :width],
+        buffer[2, :width],
+        buffer[3, :width],
+        buffer[4, :width],
+        buffer[5, :width],
+    )
+
+
+@compiled
+def sums_of(buffer: Array, width: int) -> Sums:
+    """Views of eight strips."""
+    return Sums(
+        buffer[0, :width],
+        buffer[1, :width],
+        buffer[2, :width],
+        buffer[3, :width],
+        buffer[4, :width],
+        buffer[5, :width],
+        buffer[6, :width],
+        buffer[7, :width],
+    )
+
+
+@compiled
+def homogeneous_sums(layers: Layers, step: int, i: int, j0: int, way: Way, to: Sums) -> None:
+    """The ``Sums`` of a homogeneous step, from E and P that the way forward has kept."""
+    u = way.u[step]
     one = u.dtype.type(1.0)
-    two = u.dtype.type(2.0)
     half = u.dtype.type(0.5)
-    quarter = u.dtype.type(0.25)
     zero = u.dtype.type(0.0)
+    eps = u.dtype.type(np.finfo(u.dtype).eps)
+    value, slope, second = way.value[step], way.slope[step], way.second[step]
+    root, ai, ri = layers.program.moment_root[step], layers.rows.a[step, i], layers.rows.r[step, i]
     width = u.shape[0]
+    a, r = layers.cols.a[step, j0 : j0 + width], layers.cols.r[step, j0 : j0 + width]
     for j in range(width):
-        q[j] = dq[j] = slope[j] = dslope[j] = zero
-    forward.signed_inverse(u, odd, inverse)
-    for rung in range(min(rungs, reference.shape[0] - whole)):
-        forward.ladder_start(u, degree[whole + rung], power, rest)
-        for k in range(whole + rung, reference.shape[0], rungs):
-            much = degree[k]
-            for j in range(width):
-                apart = deviation[k, i] - deviation[k, j0 + j]
-                apart_rate = rate[k, i] - rate[k, j0 + j]
-                mine = reference[k] + deviation[k, i]
-                theirs = reference[k] + deviation[k, j0 + j]
-                product = mine * theirs
-                product_rate = rate[k, i] * theirs + mine * rate[k, j0 + j]
-                fallen = one + power[j] if odd > 0 and u[j] > half else rest[j]
-                lower = power[j] * inverse[j]  # ρ^(κ-1)
-                q[j] += quarter * apart * apart + half * product * fallen
-                dq[j] += (
-                    half * (apart * apart_rate + product_rate * fallen)
-                    + much * product * lower * du[j]
-                )
-                slope[j] += much * product * lower
-                bend = lower / (one - two * u[j]) if lower != zero else zero
-                dslope[j] += much * (
-                    product_rate * lower - two * product * (much - one) * bend * du[j]
-                )
-            forward.ladder_double(power, rest)
-
-
-@compiled
-def hermite_gradient(
-    u: Array,
-    du: Array,
-    i: int,
-    j0: int,
-    reference: Array,
-    degree: Array,
-    whole: int,
-    rungs: int,
-    odd: int,
-    deviation: Array,
-    rate: Array,
-    q: Array,
-    dq: Array,
-    slope: Array,
-    dslope: Array,
-    power: Array,
-    lower_power: Array,
-    total: Array,
-) -> None:
-    """As ``forward.hermite_values``, with the derivatives of both sums."""
-    one = u.dtype.type(1.0)
-    two = u.dtype.type(2.0)
-    half = u.dtype.type(0.5)
-    quarter = u.dtype.type(0.25)
-    zero = u.dtype.type(0.0)
-    width = u.shape[0]
-    ladder_gradient(
-        u,
-        du,
-        i,
-        j0,
-        reference,
-        degree,
-        whole,
-        rungs,
-        odd,
-        deviation,
-        rate,
-        q,
-        dq,
-        slope,
-        dslope,
-        power,
-        total,
-        lower_power,
-    )
-    for j in range(width):
-        lower_power[j] = zero  # ρ^(k-2)
-        power[j] = total[j] = one
-    for k in range(1, whole):
-        much = degree[k]
-        below = much - one
-        by_two = k + 1 < whole and degree[k + 1] - much > one
-        for j in range(width):
-            apart = deviation[k, i] - deviation[k, j0 + j]
-            apart_rate = rate[k, i] - rate[k, j0 + j]
-            mine = reference[k] + deviation[k, i]
-            theirs = reference[k] + deviation[k, j0 + j]
-            product = mine * theirs
-            product_rate = rate[k, i] * theirs + mine * rate[k, j0 + j]
-            q[j] += quarter * apart * apart + product * u[j] * total[j]
-            dq[j] += (
-                half * apart * apart_rate
-                + product_rate * u[j] * total[j]
-                + product * much * power[j] * du[j]
-            )
-            slope[j] += much * product * power[j]
-            dslope[j] += much * (
-                product_rate * power[j] - two * product * below * lower_power[j] * du[j]
-            )
-            rho = one - two * u[j]
-            lower_power[j] = power[j]
-            power[j] *= rho
-            total[j] += power[j]
-            if by_two:
-                lower_power[j] = power[j]
-                power[j] *= rho
-                total[j] += power[j]
-
-
-@compiled
-def weigh(
-    ai: Any,
-    ai_rate: Any,
-    a: Array,
-    a_rate: Array,
-    du: Array,
-    e: Array,
-    de: Array,
-    slope: Array,
-    dslope: Array,
-) -> None:
-    """E and P of a homogeneous step times ``a_i a_j``, with their derivatives; ``dslope`` holds
-    that of P before.
-    """
-    for j in range(e.shape[0]):
+        lean = root * (ri - r[j])
         both = ai * a[j]
-        both_rate = ai_rate * a[j] + ai * a_rate[j]
-        dslope[j] = both_rate * slope[j] + both * dslope[j]
-        de[j] = both_rate * e[j] + both * slope[j] * du[j]
-        e[j] *= both
-        slope[j] *= both
+        to.x_row[j] = ai * lean + both * value[j]
+        to.x_col[j] = both * value[j] - a[j] * lean
+        to.slope[j] = both * slope[j]
+    for j in range(width):
+        to.y_row[j] = half * to.x_row[j]
+        to.y_col[j] = half * to.x_col[j]
+    if layers.program.tangent:
+        for j in range(width):
+            to.q_row[j] = to.q_col[j] = half * to.slope[j]
+            product = u[j] * (one - u[j])
+            # dP/du has a pole at equal points; what it is multiplied by goes to zero faster
+            rate = second[j] / math.sqrt(product) if product > eps * eps else zero
+            to.second[j] = ai * a[j] * rate
 
 
 @compiled
-def spread_apart(pi: Any, pi_rate: Any, p: Array, p_rate: Array, e: Array, de: Array) -> None:
-    """Add ``(p_i - p_j)²``, and its derivative."""
-    two = e.dtype.type(2.0)
-    for j in range(e.shape[0]):
-        apart = pi - p[j]
-        e[j] += apart * apart
-        de[j] += two * apart * (pi_rate - p_rate[j])
+def pull_step(layers: Layers, step: int, i: int, j0: int, way: Way, sums: Sums, pull: Pull) -> None:
+    """Take the derivatives from behind a step to before it, in place."""
+    two = pull.u.dtype.type(2.0)
+    half = pull.u.dtype.type(0.5)
+    program, width = layers.program, pull.u.shape[0]
+    end = j0 + width
+    if program.kind[step] == HERMITE:
+        first, last = program.deviation_span[step, 0], program.deviation_span[step, 1]
+        mine = layers.rows.deviation[first:last, i], layers.row_rates.deviation[first:last, i]
+        theirs = (
+            layers.cols.deviation[first:last, j0:end],
+            layers.col_rates.deviation[first:last, j0:end],
+        )
+        hermite_sums(ladder_of(program, step), mine, theirs, way.u[step], sums, way.work)
+    else:
+        homogeneous_sums(layers, step, i, j0, way, sums)
+    bi, wi, gi = (
+        layers.row_rates.beta[step, i],
+        layers.row_rates.weight[step, i],
+        layers.row_rates.growth[step, i],
+    )
+    b = layers.col_rates.beta[step, j0:end]
+    w = layers.col_rates.weight[step, j0:end]
+    g = layers.col_rates.growth[step, j0:end]
+    pi, p, t = layers.rows.p[step, i], layers.cols.p[step, j0:end], way.t[step]
+    if program.tangent:
+        for j in range(width):  # t' = 1 - 2u' + slope t
+            gu = pull.u[j] - two * pull.t[j]
+            gt = pull.t[j] * t[j]
+            sums.x_row[j] = gu * sums.x_row[j] + gt * sums.slope[j]
+            sums.x_col[j] = gu * sums.x_col[j] + gt * sums.slope[j]
+            sums.y_row[j] = gu * sums.y_row[j] + gt * sums.q_row[j]
+            sums.y_col[j] = gu * sums.y_col[j] + gt * sums.q_col[j]
+            sums.second[j] *= gt
+            pull.t[j] *= sums.slope[j]
+            pull.u[j] = gu
+    else:
+        for j in range(width):
+            gu = pull.u[j]
+            sums.x_row[j] *= gu
+            sums.x_col[j] *= gu
+            sums.y_row[j] *= gu
+            sums.y_col[j] *= gu
+    for j in range(width):
+        part = half * pull.u[j] * (pi - p[j])
+        mine_b = part * bi
+        theirs_b = part * b[j]
+        x_row, x_col = half * sums.x_row[j], half * sums.x_col[j]
+        row = pull.row[j] - mine_b - x_row
+        col = pull.col[j] + theirs_b - x_col
+        pull.bias[j] = mine_b - theirs_b + row * bi * bi + col * b[j] * b[j]
+        pull.weight[j] = x_row + x_col + row * wi + col * w[j]
+        pull.row[j] = sums.y_row[j] + row * gi
+        pull.col[j] = sums.y_col[j] + col * g[j]
+        pull.u[j] *= sums.slope[j]
+    if program.tangent:
+        for j in range(width):
+            pull.u[j] += sums.second[j]
 
 
 @compiled
-def transform(
+def begin(layers: Layers, cosine: Array, i: int, j0: int, way: Way, pull: Pull) -> None:
+    """Take a strip through the layers, and start its derivatives; the entries go to ``pull.bias``.
+
+    ``pull.weight`` holds what the derivative of each entry counts.
+    """
+    one = pull.u.dtype.type(1.0)
+    half = pull.u.dtype.type(0.5)
+    zero = pull.u.dtype.type(0.0)
+    program, width = layers.program, pull.u.shape[0]
+    way.t[0, :] = zero
+    distances(cosine, layers.rows.points, i, layers.cols.points, j0, layers.refine, way.u[0])
+    advance(program, layers.rows, layers.cols, i, j0, way, 2 if program.tangent else 1)
+    u, t = way.u[program.kind.shape[0]], way.t[program.kind.shape[0]]
+    mine, theirs = layers.rows.scale[i], layers.cols.scale[j0 : j0 + width]
+    for j in range(width):
+        scale = mine * theirs[j]
+        if program.tangent:
+            pull.bias[j] = scale * t[j]
+            pull.t[j] = scale * pull.weight[j]
+            pull.u[j] = zero
+        else:
+            pull.bias[j] = scale * (one - layers.stretch * u[j])
+            pull.u[j] = -layers.stretch * scale * pull.weight[j]
+            pull.t[j] = zero
+        own = half * pull.bias[j] * pull.weight[j] if layers.scaled else zero
+        pull.row[j] = own
+        pull.col[j] = own
+
+
+@compiled
+def gradient_rows(
+    layers: Layers,
     cosines: Array,
     kernel: Array,
-    slab: Array,
+    planes: Array,
+    places: Array,
     first: int,
     last: int,
-    tangent: bool,
-    program: Program,
-    table: Tables,
-    rates: Tables,
-    scale: Array,
-    growth: Array,
-    stretch: Any,
-    points: Array,
-    refine: Any,
 ) -> None:
-    """Rows ``first`` to ``last``, left of the diagonal and mirrored: the kernel, and its derivative
-    to ``slab``.
+    """Some rows of a symmetric matrix, left of the diagonal and mirrored, with their derivatives.
+
+    ``places`` (2, steps) says to which of the ``planes`` (…, n, n) the derivatives in the log
+    weight_var and the log bias_var of each step are added; -1: to none.
     """
-    one = cosines.dtype.type(1.0)
-    two = cosines.dtype.type(2.0)
-    half = cosines.dtype.type(0.5)
-    # u (1-u) from below: u itself is accurate at zero, but 1-u is rounded, and c ≥ √eps is then as
-    # good.
-    tiny = cosines.dtype.type(np.finfo(cosines.dtype).tiny)
-    eps = cosines.dtype.type(np.finfo(cosines.dtype).eps)
-    size = blocks.STRIP
-    buffer = np.empty((13, size), cosines.dtype)
-    for j0 in range(0, last, size):
+    steps = layers.program.kind.shape[0]
+    buffer = np.empty((5 * (steps + 1) + 3, STRIP), kernel.dtype)
+    pulls, sums = np.empty((6, STRIP), kernel.dtype), np.empty((8, STRIP), kernel.dtype)
+    total = np.empty((planes.shape[0], STRIP), kernel.dtype)
+    for j0 in range(0, last, STRIP):
         for i in range(first, last):
-            end = min(j0 + size, i)
+            end = min(j0 + STRIP, i)
             width = end - j0
             if width <= 0:
                 continue
-            u, du, t, dt = (
-                buffer[0, :width],
-                buffer[1, :width],
-                buffer[2, :width],
-                buffer[3, :width],
-            )
-            e, de, slope, dslope = (
-                buffer[4, :width],
-                buffer[5, :width],
-                buffer[6, :width],
-                buffer[7, :width],
-            )
-            x, far, work = buffer[8, :width], buffer[9, :width], buffer[10, :width]
-            blocks.distances(cosines[i, j0:end], i, j0, points, points, refine, u)
-            buffer[1:4] = 0.0
-            for step in range(program.kind.shape[0]):
-                if program.kind[step] == HERMITE:
-                    span = program.span[step, HERMITE_REFERENCE]
-                    start, stop = program.deviation_span[step, 0], program.deviation_span[step, 1]
-                    degrees = program.span[step, HERMITE_DEGREES]
-                    ladder = program.ladder[step]
-                    hermite_gradient(
-                        u,
-                        du,
-                        i,
-                        j0,
-                        program.series[span[0] : span[1]],
-                        program.series[degrees[0] : degrees[1]],
-                        ladder[0],
-                        ladder[1],
-                        ladder[2],
-                        table.deviation[start:stop],
-                        rates.deviation[start:stop],
-                        e,
-                        de,
-                        slope,
-                        dslope,
-                        x,
-                        far,
-                        work,
-                    )
-                else:
-                    forward.homogeneous_values(
-                        program, step, u, 2 if tangent else 1, e, slope, dslope, x, far, work
-                    )
-                    if tangent:
-                        for j in range(width):
-                            dslope[j] *= du[j] / math.sqrt(max(u[j], tiny) * max(one - u[j], eps))
-                    weigh(
-                        table.a[step, i],
-                        rates.a[step, i],
-                        table.a[step, j0:end],
-                        rates.a[step, j0:end],
-                        du,
-                        e,
-                        de,
-                        slope,
-                        dslope,
-                    )
-                spread_apart(
-                    table.p[step, i],
-                    rates.p[step, i],
-                    table.p[step, j0:end],
-                    rates.p[step, j0:end],
-                    e,
-                    de,
-                )
-                spread_apart(
-                    table.r[step, i],
-                    rates.r[step, i],
-                    table.r[step, j0:end],
-                    rates.r[step, j0:end],
-                    e,
-                    de,
-                )
-                for j in range(width):
-                    u[j] = e[j]
-                    du[j] = de[j]
-                if tangent:
+            way, pull = way_of(buffer, steps + 1, width), pull_of(pulls, width)
+            pull.weight[:] = 1.0
+            begin(layers, cosines[i, j0:end], i, j0, way, pull)
+            kernel[i, j0:end] = pull.bias
+            total[:, :width] = 0.0
+            for step in range(steps - 1, -1, -1):
+                pull_step(layers, step, i, j0, way, sums_of(sums, width), pull)
+                if places[0, step] >= 0:
+                    row = total[places[0, step]]
                     for j in range(width):
-                        dt[j] = -two * du[j] + dslope[j] * t[j] + slope[j] * dt[j]
-                        t[j] = one - two * u[j] + slope[j] * t[j]
-            mine, my_growth = scale[i], growth[i]
-            theirs, their_growth = scale[j0:end], growth[j0:end]
-            target, target_rate = kernel[i, j0:end], slab[i, j0:end]
-            if not tangent:
-                for j in range(width):
-                    t[j] = one - stretch * u[j]
-                    dt[j] = -stretch * du[j]
-            for j in range(width):
-                both = mine * theirs[j]
-                target[j] = both * t[j]
-                target_rate[j] = both * (t[j] * half * (my_growth + their_growth[j]) + dt[j])
-        for j in range(j0, min(j0 + size, last)):
+                        row[j] += pull.weight[j]
+                if places[1, step] >= 0:
+                    row = total[places[1, step]]
+                    for j in range(width):
+                        row[j] += pull.bias[j]
+            for k in range(planes.shape[0]):
+                planes[k, i, j0:end] = total[k, :width]
+        for j in range(j0, min(j0 + STRIP, last)):
             for i in range(max(first, j + 1), last):
                 kernel[j, i] = kernel[i, j]
-                slab[j, i] = slab[i, j]
+        for k in range(planes.shape[0]):
+            for j in range(j0, min(j0 + STRIP, last)):
+                for i in range(max(first, j + 1), last):
+                    planes[k, j, i] = planes[k, i, j]
+
+
+@compiled
+def total_of(values: Array) -> Any:
+    """The sum, in four chains: one alone would wait for each addition to end."""
+    zero = values.dtype.type(0.0)
+    a, b, c, d = zero, zero, zero, zero
+    whole = values.shape[0] - values.shape[0] % 4
+    for j in range(0, whole, 4):
+        a += values[j]
+        b += values[j + 1]
+        c += values[j + 2]
+        d += values[j + 3]
+    for j in range(whole, values.shape[0]):
+        a += values[j]
+    return (a + b) + (c + d)
+
+
+class Found(NamedTuple):
+    """Where the derivatives of a number go, that is a function of a kernel matrix."""
+
+    variances: Array  # (2, steps) in log weight_var and log bias_var
+    gram: Array  # (n, m) in the covariance behind the first affine map, over √v_i √v_j; or nothing
+    rows: Array  # (n,) in the logarithm of the variances there, the covariances held fixed
+    cols: Array  # (m,)
+
+
+@compiled
+def pull_gram(u: Array, pull: Pull) -> None:
+    """From derivatives in u = (1 - C_ij/√(v_i v_j))/2, and in λ at fixed u, to those in C and λ.
+
+    They go to ``pull.weight``, and with those of the columns' points to ``pull.bias``.
+    """
+    one = u.dtype.type(1.0)
+    two = u.dtype.type(2.0)
+    half = u.dtype.type(0.5)
+    for j in range(u.shape[0]):
+        gu = half * (pull.u[j] - two * pull.t[j])
+        pull.weight[j] = -gu
+        pull.bias[j] = pull.col[j] + half * (one - two * u[j]) * gu
+
+
+@compiled
+def pull_rows(
+    layers: Layers, cosines: Array, pulled: Array, symmetric: bool, first: int, last: int, to: Found
+) -> None:
+    """From derivatives in some rows of a kernel matrix, ``pulled``, to those in all it is made of.
+
+    A symmetric matrix is its lower triangle, whose entries stand for their mirror images too.
+    """
+    steps = layers.program.kind.shape[0]
+    dtype = pulled.dtype
+    inputs = to.gram.shape[0] > 0
+    buffer = np.empty((5 * (steps + 1) + 3, STRIP), dtype)
+    pulls, sums = np.empty((6, STRIP), dtype), np.empty((8, STRIP), dtype)
+    for j0 in range(0, pulled.shape[1], STRIP):
+        for i in range(first, last):
+            end = min(j0 + STRIP, i + 1 if symmetric else pulled.shape[1])
+            width = end - j0
+            if width <= 0:
+                continue
+            way, pull = way_of(buffer, steps + 1, width), pull_of(pulls, width)
+            for j in range(width):
+                pull.weight[j] = pulled[i, j0 + j]
+            if symmetric:
+                for j in range(width):
+                    pull.weight[j] += pulled[j0 + j, i] if j0 + j < i else dtype.type(0.0)
+            begin(layers, cosines[i, j0:end], i, j0, way, pull)
+            for step in range(steps - 1, -1, -1):
+                if step == 0 and inputs:
+                    pull_gram(way.u[1], pull)
+                    for j in range(width):
+                        to.cols[j0 + j] += pull.bias[j]
+                        to.gram[i, j0 + j] = pull.weight[j]
+                    to.rows[i] += total_of(pull.row) - total_of(pull.col) + total_of(pull.bias)
+                pull_step(layers, step, i, j0, way, sums_of(sums, width), pull)
+                to.variances[0, step] += total_of(pull.weight)
+                to.variances[1, step] += total_of(pull.bias)

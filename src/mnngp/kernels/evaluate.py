@@ -1,6 +1,4 @@
-"""Kernel matrices: the Gram matrix by BLAS, the layers by the compiled recursion, panel by panel
-and in place.
-"""
+"""Kernel matrices: the Gram matrix by BLAS, the layers by the compiled passes, panel by panel."""
 
 from __future__ import annotations
 
@@ -13,33 +11,30 @@ import numpy as np
 from mnngp._system import threads
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import ScaleError
-from mnngp.kernels import blocks, layout, sphere
-from mnngp.kernels.forward import Program, Tables
-from mnngp.kernels.points import Points
-from mnngp.kernels.pointwise import Diagonal, inputs, walk
-from mnngp.kernels.program import collapse, pack, tables
-from mnngp.kernels.sphere import Sphere
-from mnngp.networks.network import Layer, Network
+from mnngp.kernels import layout
+from mnngp.kernels.curve import collapsed
+from mnngp.kernels.forward import REFINE, Task, transform
+from mnngp.kernels.points import ByKind, Points
+from mnngp.kernels.pointwise import Diagonal, Step, behind, inputs, walk
+from mnngp.kernels.program import pack, side
+from mnngp.kernels.strips import Program
+from mnngp.networks.layers import Block
+from mnngp.networks.network import Network
 
 _TABLE_BYTES = 1 << 25  # tables of the points for one pass over the matrix
 
 
+@ByKind
 def diagonal(network: Network, x: Points) -> Vector:
     """The kernel of each point with itself."""
-    if isinstance(x, Sphere) and len(x) > 1:
-        return np.repeat(diagonal(network, Points(x.directions[:1], x.square_lengths[:1])), len(x))
-    points = inputs(x.square_lengths)
-    for _ in walk(points, network.layers):
-        pass
+    _, points = behind(x.square_lengths, network.blocks)
     return diagonal_values(network, points, scale_shift(network, points, normalized=False))
 
 
 def matrix(
     network: Network, x: Points, y: Points | None, *, normalized: bool = False
 ) -> tuple[Matrix, float]:
-    """The kernel matrix; with ``normalized`` divided by its scale, whose logarithm is returned with
-    it.
-    """
+    """The kernel matrix, with ``normalized`` divided by its scale; and the scale's logarithm."""
     ((_, result, log_scale),) = matrices(network, x, y, [network.depth], normalized=normalized)
     return result, log_scale
 
@@ -56,28 +51,33 @@ def matrices(
 
     The last one takes over the working memory; each of the others is an array of its own.
     """
-    job = _Job(network, x, y, lambda points: kernel_values(network, points, normalized=normalized))
-    for depth, out in job.results(depths):
-        assert job.values is not None  # of the last result
-        yield depth, out, job.values.log_scale
+    run = _Evaluation(
+        network, x, y, lambda points: kernel_values(network, points, normalized=normalized)
+    )
+    for depth, out in run.results(depths):
+        assert run.values is not None  # of the last result
+        yield depth, out, run.values.log_scale
 
 
+@ByKind
 def correlations(
     network: Network, x: Points, y: Points | None = None, *, contraction: float = 1.0
 ) -> Matrix:
-    """The correlations ``ρ_ij`` of the network's outputs, less their common part: ``1 - (1 - ρ_ij)
-    / contraction``.
+    """The correlations ρ of the outputs less their common part: ``1 - (1 - ρ) / contraction``.
 
     With the contraction one they are the kernel divided by both standard deviations. A smaller one
     blows up the differences between points that the network has moved close together, to full
     relative accuracy: with ``K_ij = s_i s_j ρ_ij`` (see ``standard_deviations``) and κ the
     contraction, ``ρ = (1 - κ) + κ · correlations``. A point of variance zero has a zero row.
     """
-    job = _Job(network, x, y, lambda points: correlation_values(network, points, contraction))
-    ((_, out),) = job.results([network.depth])
+    run = _Evaluation(
+        network, x, y, lambda points: correlation_values(network, points, contraction)
+    )
+    ((_, out),) = run.results([network.depth])
     return out
 
 
+@ByKind
 def packed_correlations(
     network: Network,
     x: Points,
@@ -86,13 +86,11 @@ def packed_correlations(
     contraction: float = 1.0,
     done: Callable[[float], object] | None = None,
 ) -> None:
-    """The symmetric ``correlations``, in packed format (see ``layout``); ``done`` hears of each
-    finished share of the work.
+    """The symmetric ``correlations``, in packed format (see ``layout``).
+
+    ``done`` hears of each finished share of the work.
     """
-    if isinstance(x, Sphere) and network.dtype == np.float64:
-        sphere.packed_correlations(network, x, out, contraction, done)
-        return
-    job = _Job(
+    run = _Evaluation(
         network,
         x,
         None,
@@ -100,32 +98,29 @@ def packed_correlations(
         packed=out,
         done=done,
     )
-    for _ in job.results([network.depth]):
+    for _ in run.results([network.depth]):
         pass
 
 
+@ByKind
 def distances(network: Network, x: Points) -> Matrix:
     """``u = (1 - ρ)/2`` behind the network, of each pair, with full relative accuracy."""
-    if isinstance(x, Sphere) and network.dtype == np.float64:
-        return sphere.square_distances(network, x)
-    job = _Job(network, x, None, None)
-    for _ in job.by_layers([network.depth]):
+    run = _Evaluation(network, x, None, None)
+    for _ in run.by_layers([network.depth]):
         pass
-    assert job.state is not None
-    left = np.tril(job.state, -1)  # the rest of the memory was never written
+    assert run.state is not None
+    left = np.tril(run.state, -1)  # the rest of the memory was never written
     return left + left.T
 
 
 def standard_deviations(network: Network, x: Points) -> Vector:
     """``√K_ii`` of each point."""
-    return np.sqrt(diagonal(network, x).astype(np.float64))
+    return np.asarray(np.sqrt(diagonal(network, x).astype(np.float64)))
 
 
 @dataclass(frozen=True)
 class Values:
-    """How distances or tangents become the entries that are wanted: ``scale_i scale_j (1 - stretch
-    u_ij)``, or with tangents.
-    """
+    """How distances or tangents become entries: ``scale_i scale_j (1 - stretch u_ij)``, or … t."""
 
     scale: Vector
     stretch: float
@@ -134,8 +129,8 @@ class Values:
     log_scale: float = 0.0
 
 
-class _Job:
-    """One evaluation: the working memory, and the passes over it."""
+class _Evaluation:
+    """The working memory, and the passes over it."""
 
     def __init__(
         self,
@@ -150,9 +145,8 @@ class _Job:
         self.network, self.wanted, self.done = network, wanted, done
         self.symmetric = y is None
         self.rows, self.cols = x.directions, (x if y is None else y).directions
-        self.lengths = (
-            x.square_lengths if y is None else np.concatenate([x.square_lengths, y.square_lengths])
-        )
+        lengths = [x.square_lengths] + ([] if y is None else [y.square_lengths])
+        self.lengths = np.concatenate(lengths)
         self.row_part = slice(0, len(x))
         self.col_part = slice(0 if y is None else len(x), None)
         self.packed = packed is not None
@@ -174,121 +168,78 @@ class _Job:
     def by_layers(self, depths: Sequence[int]) -> Iterator[tuple[int, Matrix]]:
         points, done = inputs(self.lengths), 0
         for depth in depths:
-            parts = _split(self.network.layers[done : depth + 1], len(self.lengths))
+            parts = _split(self.network.blocks[done : depth + 1], len(self.lengths))
             done = depth + 1
             for part in parts:
                 steps = list(walk(points, part))
-                program = pack(steps, self.network.dtype, order=int(self.network.tangent))
-                rows = tables(steps, self.row_part, self.network.dtype)
-                cols = rows if self.symmetric else tables(steps, self.col_part, self.network.dtype)
+                program = pack(steps, self.network.dtype, tangent=self.network.tangent)
                 emit = part is parts[-1] and self.wanted is not None
-                finished = emit and depth == depths[-1]
-                share = 1.0 / len(parts)
-                result = self.run(
-                    program,
-                    rows,
-                    cols,
-                    points if emit else None,
-                    raw=self.fresh,
-                    save=not finished,
-                    share=share,
-                )
+                last = emit and depth == depths[-1]
+                result = self.run(program, steps, points if emit else None, keep=not last)
             yield depth, result
 
     def by_shortcut(
         self, depths: Sequence[int], programs: Sequence[Program]
     ) -> Iterator[tuple[int, Matrix]]:
         points, done = inputs(self.lengths), 0
-        nothing = np.zeros((1, len(self.lengths)), dtype=self.network.dtype)
-        unused = Tables(nothing, nothing, nothing, nothing[:0])
         for depth, program in zip(depths, programs, strict=True):
-            for _ in walk(points, self.network.layers[done : depth + 1]):
-                pass
+            steps = list(walk(points, self.network.blocks[done : depth + 1]))
             done = depth + 1
+            # Each depth is one step from the cosines, which are kept.
             yield (
                 depth,
-                self.run(
-                    program,
-                    unused,
-                    unused,
-                    points,
-                    raw=True,
-                    save=depth != depths[-1],
-                    keep_cosines=True,
-                ),
+                self.run(program, steps[:1], points, keep=depth != depths[-1], cosines=True),
             )
 
     def run(
         self,
         program: Program,
-        rows: Tables,
-        cols: Tables,
+        steps: Sequence[Step],
         points: Diagonal | None,
         *,
-        raw: bool,
-        save: bool,
-        keep_cosines: bool = False,
-        share: float = 1.0,
+        keep: bool,
+        cosines: bool = False,
     ) -> Matrix:
-        """One pass over the matrix, panel by panel; with ``points`` (behind these steps) it writes
-        what is wanted.
+        """One pass over the matrix; with ``points`` (behind these steps) it writes what is wanted.
 
-        ``save``: the working memory is needed again.
+        ``keep``: the working memory is needed again; with ``cosines`` as it is.
         """
         network, emit = self.network, points is not None
-        scale, stretch = np.zeros(len(self.lengths), dtype=network.dtype), network.dtype.type(2.0)
+        scale, stretch = np.zeros(len(self.lengths)), 2.0
         if points is not None and self.wanted is not None:
             # before any heavy work: a kernel that does not fit its type is an error
             self.values = self.wanted(points)
-            scale, stretch = (
-                self.values.scale.astype(network.dtype),
-                network.dtype.type(self.values.stretch),
-            )
+            scale, stretch = self.values.scale, self.values.stretch
+        rows = side(steps, self.rows, scale, self.row_part)
+        cols = rows if self.symmetric else side(steps, self.cols, scale, self.col_part)
         fresh, self.fresh = self.fresh, False
         if self.state is None:
             self.state = np.empty(self.shape, dtype=network.dtype)
         state = self.state
-        if network.tangent and save and not keep_cosines and not self.tangents.size:
+        save = keep and not cosines
+        if network.tangent and save and not self.tangents.size:
             self.tangents = np.empty_like(state)
-        out = np.empty_like(state) if emit and save else state
-        refine = network.dtype.type(blocks.REFINE[network.dtype])
-        mirror = self.symmetric and not self.packed
+        out = np.empty_like(state) if emit and keep else state
+        task = Task(
+            raw=fresh or cosines,
+            save=save,
+            emit=emit,
+            mirror=self.symmetric and not self.packed,
+            stretch=network.dtype.type(stretch),
+            refine=network.dtype.type(REFINE[network.dtype]),
+        )
         total = sum(panel.size for panel in self.panels)
+        share = len(steps) / len(network.blocks) if not cosines else 1.0
 
-        def task(panel: layout.Panel) -> None:
+        def one_panel(panel: layout.Panel) -> None:
             if fresh:
                 panel.gram(self.rows, self.cols, state)
-            blocks.transform(
-                state,
-                self.tangents,
-                out,
-                panel.first,
-                panel.last,
-                panel.begin,
-                panel.end,
-                panel.row_shift,
-                panel.col_shift,
-                panel.part,
-                mirror,
-                raw,
-                save and not keep_cosines,
-                emit,
-                network.tangent,
-                program,
-                rows,
-                cols,
-                scale[self.row_part],
-                scale[self.col_part],
-                stretch,
-                self.rows,
-                self.cols,
-                refine,
-            )
+            transform(state, self.tangents, out, panel, program, rows, cols, task)
             if self.done is not None:
                 self.done(share * panel.size / total)
 
         work = state.size * (len(program.kind) + self.rows.shape[1] * fresh)
-        threads.spread(task, self.panels, work=work)
+        threads.spread(one_panel, self.panels, work=work)
         if self.values is not None and emit and self.symmetric:
             if self.packed:
                 for part, target in layout.packed_diagonal(out, len(self.rows)):
@@ -298,36 +249,33 @@ class _Job:
         return out
 
 
-def _split(layers: tuple[Layer, ...], points: int) -> list[tuple[Layer, ...]]:
-    """Cut the layers into runs whose tables fit the memory set aside for them."""
-    parts: list[list[Layer]] = [[]]
+def _split(blocks: Sequence[Block], points: int) -> list[Sequence[Block]]:
+    """Cut the blocks into runs whose tables fit the memory set aside for them."""
+    parts: list[list[Block]] = [[]]
     used = 0
-    for layer in layers:
-        smooth = layer.activation is not None and not layer.activation.homogeneous
-        needed = 8 * points * (512 if smooth else 3)
+    for block in blocks:
+        needed = 8 * points * (3 if block.homogeneous else 512)
         if parts[-1] and used + needed > _TABLE_BYTES:
             parts.append([])
             used = 0
-        parts[-1].append(layer)
+        parts[-1].append(block)
         used += needed
-    return [tuple(part) for part in parts]
+    return list(parts)
 
 
 def _collapsed(network: Network, lengths: Vector, depths: Sequence[int]) -> list[Program] | None:
-    """One program a depth if all points see the same function of the distance: equal lengths, or no
-    bias anywhere.
+    """One program a depth if all points see the same function of the distance.
+
+    That is so for equal lengths, and if there is no bias anywhere.
     """
     equal = np.ptp(lengths) <= 16.0 * np.finfo(network.dtype).eps * lengths.max()
-    scale_free = all(
-        layer.bias_var == 0.0 and (layer.activation is None or layer.activation.homogeneous)
-        for layer in network.layers
-    )
+    scale_free = all(block.bias_var == 0.0 and block.homogeneous for block in network.blocks)
     if not (equal or scale_free) or not lengths.any():
         return None
-    steps = list(walk(inputs(lengths[lengths > 0.0][:1]), network.layers[: depths[-1] + 1]))
+    steps, _ = behind(lengths[lengths > 0.0][:1], network.blocks[: depths[-1] + 1])
     programs: list[Program] = []
     for depth in depths:
-        program = collapse(steps[: depth + 1], network.dtype, tangent=network.tangent)
+        program = collapsed(steps[: depth + 1], network.dtype, tangent=network.tangent)
         if program is None:
             return None
         programs.append(program)

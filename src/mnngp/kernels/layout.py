@@ -5,9 +5,8 @@ numbers, in a rectangle without gaps, such that each half of it is an ordinary m
 (Gustavson et al., ACM TOMS 37(2), 2010). In C order, with ``h = ⌈n/2⌉`` and ``e = 1`` if n is even
 or else 0, the rectangle R has h rows and ``n + e`` columns:
 
-    R[i, e + j] = A[i, j]                     for i < h, j ≥ i      the first rows, right of the
-    diagonal R[i, j]     = A[⌊n/2⌋ + i, h + j]         for h + j ≤ ⌊n/2⌋ + i    the last rows, left
-    of the diagonal
+    R[i, e + j] = A[i, j]               for i < h, j ≥ i            the first rows, upper triangle
+    R[i, j]     = A[⌊n/2⌋ + i, h + j]   for h + j ≤ ⌊n/2⌋ + i       the last rows, lower triangle
 
 which is what LAPACK calls ``transr='N', uplo='L'`` of the same memory read by columns.
 """
@@ -15,19 +14,19 @@ which is what LAPACK calls ``transr='N', uplo='L'`` of the same memory read by c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from mnngp._typing import Matrix
-from mnngp.kernels.blocks import ALL, LEFT, RIGHT
 
-# rows a thread takes at a time: enough for a matrix product at full speed, few enough to balance
+# Which entries of a panel are wanted: all, or those on one side of the matrix's diagonal.
+ALL, LEFT, RIGHT = 0, 1, 2
+# Rows a thread takes at a time: enough for a matrix product at full speed, few enough to balance.
 TASK = 192
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """Some rows of the memory, and which points its rows and columns stand for.
 
     Attributes

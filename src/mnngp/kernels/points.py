@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import singledispatch, update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,9 @@ from mnngp._typing import Vector
 from mnngp.errors import ScaleError
 
 _CHUNK = 1 << 16  # numbers converted at a time, to keep temporary memory small
+
+_Rest = ParamSpec("_Rest")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,3 +84,23 @@ class Points:
                 "normalize='standard')"
             )
         return Points(directions, lengths)
+
+
+class ByKind(Generic[_Rest, _Result]):
+    """A function of a network and points, of which a kind of points may bring its own version."""
+
+    def __init__(self, generic: Callable[_Rest, _Result]) -> None:
+        self.generic = generic
+        self._versions = singledispatch(generic)
+        update_wrapper(self, generic)
+
+    def register(self, kind: type[Points]) -> Callable[[Callable[..., _Result]], None]:
+        """Decorate the version of ``kind``."""
+
+        def add(version: Callable[..., _Result]) -> None:
+            self._versions.register(kind, version)
+
+        return add
+
+    def __call__(self, *args: _Rest.args, **options: _Rest.kwargs) -> _Result:
+        return self._versions.dispatch(type(args[1]))(*args, **options)

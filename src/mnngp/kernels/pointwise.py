@@ -1,27 +1,32 @@
 """What the recursion needs of each point: its variances through the layers.
 
-With ``v_i`` the variance of point i before a layer and ``v'_i = b + w V(v_i)`` after it (``V(v) = M
-v`` for a homogeneous activation; the paper's eq. (16) on the diagonal), the step of the distance
-``u_ij`` is (docs/maths.md)
+With ``v_i`` the variance of point i before a layer and ``v'_i = b + w V(v_i)`` after it
+(``V(v) = M v`` for a homogeneous activation; the paper's eq. (16) on the diagonal), the step of the
+distance ``u_ij`` is (docs/maths.md)
 
-    β_i = √(b/v'_i),  α_i = √(w v_i/v'_i),   u'_ij = ¼ (β_i - β_j)² + ¼ M (α_i - α_j)² + ½ α_i α_j
-    D(u_ij).
+    β_i = √(b/v'_i),  α_i = √(w v_i/v'_i),
+    u'_ij = ¼ (β_i - β_j)² + ¼ M (α_i - α_j)² + ½ α_i α_j D(u_ij).
 
-In the ordered phase all v_i run into one fixed point and u falls far below rounding; then ``β_i -
-β_j`` taken from rounded numbers is noise that would swamp u. So each point carries its deviation
-``e_i = v_i - v_ref`` from a reference point as a number of its own (it obeys a recursion of its
-own, ``e' = w M e``), and the tables hold ``p_i = (β_i - β_ref)/2`` and ``r_i = √M (α_i -
-α_ref)/2``, each with full relative accuracy.
+In the ordered phase all v_i run into one fixed point and u falls far below rounding; then
+``β_i - β_j`` taken from rounded numbers is noise that would swamp u. So each point carries its
+deviation ``e_i = v_i - v_ref`` from a reference point as a number of its own (it obeys a recursion
+of its own, ``e' = w M e``), and the tables hold ``p_i = (β_i - β_ref)/2`` and
+``r_i = √M (α_i - α_ref)/2``, each with full relative accuracy.
 
 The input itself is a linear layer: v_i = |x_i|²/d and ``u_ij = (1 - cos∠(x_i, x_j))/2`` before it.
 Nothing of the data but these two is used, and neither depends on a hyperparameter.
+
+Derivatives are in logarithms. With λ = ∂ log v and ġ_w, ġ_b how much log w and log b move, a layer
+takes λ to ``λ' = β² ġ_b + W ġ_w + G λ``; W and G are both M α² for a homogeneous activation.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -30,16 +35,12 @@ from mnngp.activations import HomogeneousActivation, SmoothActivation
 from mnngp.activations.hermite import Expansion
 from mnngp.activations.profile import Profile, linear_profile
 from mnngp.errors import ScaleError
-from mnngp.kernels import forward
-from mnngp.networks.network import Layer
-
-
-def _nothing() -> Vector:
-    return np.empty(0)
+from mnngp.kernels import strips
+from mnngp.networks.layers import Block
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class Step(ABC):
     """One layer for given points: how it moves distances and tangents."""
 
     kind: int
@@ -47,18 +48,95 @@ class Step:
     p: Vector
     r: Vector
     beta: Vector  # √(b/v')
-    second_moment: float  # M and P(1) of a homogeneous activation
-    slope_at_one: float
+    shrinkage: Vector  # √(w/v')
     reach: float  # no distance before this step is larger
-    profile: Profile | None = None
-    table: Vector = field(default_factory=_nothing)
-    # HERMITE: coefficients A_k of the reference point
-    reference: Vector = field(default_factory=_nothing)
-    deviation: Vector = field(default_factory=_nothing)  # HERMITE: A_ik - A_k, a row a degree
-    expansion: Expansion | None = None  # HERMITE: what the coefficients come from
-    variance: Vector = field(default_factory=_nothing)  # HERMITE: v before this step
-    # HERMITE: √w/√v', so that A_ik = shrinkage_i c_k(v_i)
-    shrinkage: Vector = field(default_factory=_nothing)
+
+    @property
+    @abstractmethod
+    def weight_share(self) -> Vector:
+        """W, the derivative of log v' in log w."""
+
+    @property
+    @abstractmethod
+    def growth(self) -> Vector:
+        """G, the derivative of log v' in log v."""
+
+    @property
+    @abstractmethod
+    def tangent_factor(self) -> Vector:
+        """F of ``T' = 1 + f T``, where ``T = Θ_ii / K_ii``."""
+
+    @property
+    @abstractmethod
+    def tangent_growth(self) -> Vector:
+        """The derivative of f in log v, v' held fixed."""
+
+
+@dataclass(frozen=True, eq=False)
+class HomogeneousStep(Step):
+    """A step of a homogeneous activation, by its profile or by a table of F."""
+
+    second_moment: float  # M
+    slope_at_one: float  # P(1)
+    profile: Profile | None
+    table: Vector | None
+
+    @cached_property
+    def weight_share(self) -> Vector:
+        return self.second_moment * self.a**2
+
+    @property
+    def growth(self) -> Vector:
+        return self.weight_share
+
+    @cached_property
+    def tangent_factor(self) -> Vector:
+        return self.slope_at_one * self.a**2
+
+    @property
+    def tangent_growth(self) -> Vector:
+        return self.tangent_factor
+
+
+@dataclass(frozen=True, eq=False)
+class HermiteStep(Step):
+    """A step of a smooth activation, by its normalised coefficients ``A_ik = √(w/v'_i) c_k(v_i)``.
+
+    A_ik is ``reference_k + deviation_ki``.
+    """
+
+    expansion: Expansion
+    reference: Vector  # (terms,)
+    deviation: Vector  # (terms, n)
+    variance: Vector  # v before this step
+
+    @cached_property
+    def rates(self) -> Vector:
+        """``∂A_ik / ∂ log v_i`` with v' held fixed, (terms, n)."""
+        return np.ascontiguousarray(
+            (self.shrinkage[:, None] * self.expansion.rates(self.variance)).T
+        )
+
+    @property
+    def _coefficients(self) -> Vector:
+        return self.reference[:, None] + self.deviation
+
+    @cached_property
+    def weight_share(self) -> Vector:
+        return np.sum(self._coefficients**2, axis=0)
+
+    @cached_property
+    def growth(self) -> Vector:
+        return 2.0 * np.sum(self._coefficients * self.rates, axis=0)
+
+    @cached_property
+    def tangent_factor(self) -> Vector:
+        return np.asarray(self.expansion.degrees.values @ self._coefficients**2)
+
+    @cached_property
+    def tangent_growth(self) -> Vector:
+        rates = self._coefficients * self.rates
+        return np.asarray(2.0 * self.expansion.degrees.values @ rates)
 
 
 @dataclass
@@ -71,13 +149,14 @@ class Diagonal:
     variance: Vector
     reference: float
     deviation: Vector
-    tangent: Vector  # Θ_ii / K_ii
+    tangent: Vector  # T = Θ_ii / K_ii
     exponent: int = 0
     reach: float = 1.0
 
     def rescale(self, bias_var: float = 0.0) -> None:
-        """Move a common power of four out of the variances, and of the bias to come, when they
-        leave a comfortable range.
+        """Move a common power of four out of the variances when they leave a comfortable range.
+
+        The bias to come counts among them.
         """
         power = math.frexp(max(self.reference, float(self.variance.max())))[1]
         if bias_var > 0.0:
@@ -102,33 +181,68 @@ def inputs(square_lengths: Vector) -> Diagonal:
     )
 
 
-def walk(points: Diagonal, layers: Sequence[Layer]) -> Iterator[Step]:
-    """Take the points through the layers, in place, yielding each layer's step."""
-    for layer in layers:
-        if isinstance(layer.activation, SmoothActivation):
-            yield _smooth_step(points, layer, layer.activation)
+def walk(points: Diagonal, blocks: Sequence[Block]) -> Iterator[Step]:
+    """Take the points through the blocks, in place, yielding each one's step."""
+    for block in blocks:
+        if isinstance(block.activation, SmoothActivation):
+            yield _smooth_step(points, block, block.activation)
         else:
-            points.rescale(layer.bias_var)
-            yield _homogeneous_step(points, layer)
+            points.rescale(block.bias_var)
+            yield _homogeneous_step(points, block)
 
 
-def _homogeneous_step(points: Diagonal, layer: Layer) -> Step:
-    activation, w = layer.activation, layer.weight_var
-    b = float(np.ldexp(layer.bias_var, -2 * points.exponent))
-    profile: Profile | None
-    table = _nothing()
-    given = getattr(activation, "table", None)
-    if given is not None:
-        profile, table = None, given
-        moment, slope_at_one = (
-            float(table[-1]),
-            float(table[-1] - table[-2]) * (len(table) - 1) / 2.0,
-        )
-        largest_fall, nonnegative, kind = (
-            float(table[-1] - table.min()),
-            bool(table.min() >= 0.0),
-            forward.TABLE,
-        )
+def behind(square_lengths: Vector, blocks: Sequence[Block]) -> tuple[list[Step], Diagonal]:
+    """All steps of the points, and where they are behind the last."""
+    points = inputs(square_lengths)
+    return list(walk(points, blocks)), points
+
+
+def pull_back(
+    steps: Sequence[Step], of_variance: Vector, of_tangent: Vector | None = None
+) -> Vector:
+    """The derivatives of a number a point in log weight_var and log bias_var of every step.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        From the inputs on.
+    of_variance, of_tangent : arrays (n,)
+        Its derivatives in log v and in T behind the last step.
+
+    Returns
+    -------
+    array (2, steps, n)
+        In log weight_var, and in log bias_var.
+    """
+    tangents = [np.zeros_like(of_variance)]
+    for step in steps:
+        tangents.append(1.0 + step.tangent_factor * tangents[-1])
+    result = np.empty((2, len(steps), len(of_variance)))
+    for index in reversed(range(len(steps))):
+        step = steps[index]
+        result[0, index], before = 0.0, np.zeros_like(of_variance)
+        if of_tangent is not None:  # f is in proportion to w/v'
+            pull = of_tangent * tangents[index]
+            result[0, index] = pull * step.tangent_factor
+            before = pull * step.tangent_growth
+            of_variance = of_variance - pull * step.tangent_factor
+            of_tangent = of_tangent * step.tangent_factor
+        result[0, index] += of_variance * step.weight_share
+        result[1, index] = of_variance * step.beta**2
+        of_variance = of_variance * step.growth + before
+    return result
+
+
+def _homogeneous_step(points: Diagonal, block: Block) -> HomogeneousStep:
+    activation, w = block.activation, block.weight_var
+    b = float(np.ldexp(block.bias_var, -2 * points.exponent))
+    profile: Profile | None = None
+    table: Vector | None = getattr(activation, "table", None)
+    if table is not None:
+        moment = float(table[-1])
+        slope_at_one = float(table[-1] - table[-2]) * (len(table) - 1) / 2.0
+        largest_fall, nonnegative = float(table[-1] - table.min()), bool(table.min() >= 0.0)
+        kind = strips.TABLE
     else:
         profile = (
             activation.profile
@@ -138,13 +252,8 @@ def _homogeneous_step(points: Diagonal, layer: Layer) -> Step:
         moment, slope_at_one = profile.second_moment, profile.slope_at_one
         largest_fall = profile.largest_fall(points.reach)
         nonnegative = profile.nonnegative
-        kind = (
-            forward.LINEAR
-            if profile.linear
-            else forward.NEAR
-            if points.reach <= 0.5
-            else forward.WHOLE
-        )
+        near = strips.NEAR if points.reach <= 0.5 else strips.WHOLE
+        kind = strips.LINEAR if profile.linear else near
 
     v, e, ref = points.variance, points.deviation, points.reference
     v_next, e_next, ref_next = b + w * moment * v, w * moment * e, b + w * moment * ref
@@ -159,8 +268,19 @@ def _homogeneous_step(points: Diagonal, layer: Layer) -> Step:
     reach_next = (
         np.ptp(p) ** 2 + np.ptp(r) ** 2 + 0.5 * float(a.max()) ** 2 * largest_fall * (1.0 + 1e-9)
     )
-    step = Step(
-        kind, a, p, r, np.sqrt(b) / root, moment, slope_at_one, points.reach, profile, table
+    shrinkage = np.ldexp(np.sqrt(w) / root, -points.exponent)
+    step = HomogeneousStep(
+        kind,
+        a,
+        p,
+        r,
+        np.sqrt(b) / root,
+        shrinkage,
+        points.reach,
+        moment,
+        slope_at_one,
+        profile,
+        table,
     )
 
     points.tangent = 1.0 + a * a * slope_at_one * points.tangent
@@ -169,8 +289,8 @@ def _homogeneous_step(points: Diagonal, layer: Layer) -> Step:
     return step
 
 
-def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -> Step:
-    w, b = layer.weight_var, layer.bias_var
+def _smooth_step(points: Diagonal, block: Block, activation: SmoothActivation) -> HermiteStep:
+    w, b = block.weight_var, block.bias_var
     with np.errstate(over="ignore"):
         v = np.ldexp(points.variance, 2 * points.exponent)
         ref = float(np.ldexp(points.reference, 2 * points.exponent))
@@ -201,33 +321,30 @@ def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -
     if near.all():
         reference = np.sqrt(w) * c_ref / root_ref
         deviation = shrinkage[:, None] * c_off + np.sqrt(w) * c_ref * inverse_off[:, None]
-    # a sum of reference and deviation would leave a rounding of the largest coefficients in the
-    # smallest
     else:
+        # a sum of reference and deviation would leave a rounding of the largest coefficients in the
+        # smallest
         reference = np.zeros_like(c_ref)
         deviation = shrinkage[:, None] * c
-    slope = (expansion.degrees.values * (reference + deviation) ** 2).sum(axis=1)
-    # The constant's coefficient, k = 0, does not depend on ρ: it goes where a homogeneous layer has
-    # α.
-    step = Step(
-        forward.HERMITE,
+    step = HermiteStep(
+        strips.HERMITE,
         a=np.zeros_like(v),
         p=np.sqrt(b) * inverse_off / 2.0,
+        # The constant's coefficient, k = 0, does not depend on ρ: it goes where a homogeneous
+        # layer has α.
         r=deviation[:, 0] / 2.0,
         beta=np.sqrt(b) / root,
-        second_moment=0.0,
-        slope_at_one=0.0,
+        shrinkage=shrinkage,
         reach=points.reach,
+        expansion=expansion,
         reference=reference,
         deviation=np.ascontiguousarray(deviation.T),
-        expansion=expansion,
         variance=v,
-        shrinkage=shrinkage,
     )
 
-    # an error for a tangent kernel (``matrix.scale_shift``), and nothing for any other
+    # overflow: an error for a tangent kernel (``evaluate.scale_shift``), and nothing for any other
     with np.errstate(over="ignore"):
-        points.tangent = 1.0 + slope * points.tangent
+        points.tangent = 1.0 + step.tangent_factor * points.tangent
     points.variance, points.deviation, points.reference = v_next, e_next, float(ref_next)
     # An odd series keeps negative correlations negative; one with a mean need not make them
     # positive either.
@@ -238,14 +355,11 @@ def _smooth_step(points: Diagonal, layer: Layer, activation: SmoothActivation) -
 def _check_finite(where: str, activation: SmoothActivation, *variances: Vector | float) -> None:
     if not all(np.isfinite(part).all() for part in variances):
         raise ScaleError(
-            f"the variance {where} {activation!r} overflows float64; scale the features down, or "
-            "choose a smaller weight_var for "
-            "the layers before it"
+            f"the variance {where} {activation!r} overflows float64; scale the features down, "
+            "or choose a smaller weight_var for the layers before it"
         )
 
 
 def _safe_sqrt(v: Vector | float) -> Vector:
-    """The square root, with one for zero: a point of variance zero has a zero row, whatever is
-    divided by.
-    """
+    """The square root, with one for zero: a point of variance zero has a zero row, whatever."""
     return np.sqrt(np.where(np.asarray(v) > 0.0, v, 1.0))

@@ -1,4 +1,4 @@
-"""Steps, packed as arrays for compiled code; and a whole network collapsed into one step."""
+"""Steps, packed as arrays for compiled code."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 
 from mnngp._typing import Matrix, Vector
-from mnngp.activations.chebyshev import HALF_RANGE, Series
+from mnngp.activations.chebyshev import Series
 from mnngp.activations.degrees import RUNGS
-from mnngp.errors import MnngpError
-from mnngp.kernels import forward
-from mnngp.kernels.forward import Program, Tables
-from mnngp.kernels.pointwise import Step
+from mnngp.kernels import strips
+from mnngp.kernels.pointwise import HermiteStep, HomogeneousStep, Step
+from mnngp.kernels.strips import Program, Side
 
 TOLERANCE = {np.dtype(np.float64): 1e-15, np.dtype(np.float32): 3e-8}
+
+
+def padded(coefficients: Vector) -> Vector:
+    """With zeros to the 4k + 2 coefficients that the compiled recurrence takes."""
+    return np.append(coefficients, np.zeros((2 - len(coefficients)) % 4))
 
 
 class _Packer:
@@ -25,70 +29,63 @@ class _Packer:
         self.parts: list[Vector] = []
         self.length = 0
 
-    def add(self, coefficients: Vector, *, padded: bool = True) -> tuple[int, int]:
-        if padded:  # the compiled recurrence takes 4k + 2 coefficients
-            coefficients = np.append(coefficients, np.zeros((2 - len(coefficients)) % 4))
+    def add(self, numbers: Vector) -> tuple[int, int]:
         start = self.length
-        self.parts.append(coefficients)
-        self.length += len(coefficients)
+        self.parts.append(numbers)
+        self.length += len(numbers)
         return start, self.length
 
     def packed(self, dtype: np.dtype[Any]) -> Matrix:
         return np.concatenate([*self.parts, np.zeros(1)]).astype(dtype)
 
 
-def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
-    """Make a program of consecutive steps; each takes as few terms as its distances need.
-
-    ``order``: 0 for the distances alone, 1 if the slopes P are wanted, 2 if their derivatives are.
-    """
+def pack(
+    steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool = False, derivatives: bool = False
+) -> Program:
+    """Make a program of consecutive steps; each takes as few terms as its distances need."""
     tolerance = TOLERANCE[dtype]
+    order = int(tangent) + int(derivatives)  # 1 if slopes P are wanted, 2 if their derivatives are
     count = len(steps)
     kind = np.array([step.kind for step in steps], dtype=np.int64)
-    stretch, fall = np.zeros(count), np.zeros(count)
+    moment_root, stretch, fall = np.zeros((3, count))
     power, power_terms = np.zeros((count, 2, 17)), np.zeros(count, dtype=np.int64)
-    span = np.zeros((count, forward.SERIES, 2), dtype=np.int64)
-    deviation_span, ladder = (
-        np.zeros((count, 2), dtype=np.int64),
-        np.zeros((count, 3), dtype=np.int64),
-    )
+    span = np.zeros((count, strips.SERIES, 2), dtype=np.int64)
+    deviation_span = np.zeros((count, 2), dtype=np.int64)
+    ladder = np.zeros((count, 3), dtype=np.int64)
     packer, deviations = _Packer(), 0
     for index, step in enumerate(steps):
         where = span[index]
-        if step.kind == forward.TABLE:
-            where[forward.TABLE_VALUES] = packer.add(step.table, padded=False)
-        elif step.expansion is not None:
+        if isinstance(step, HermiteStep):
             degrees = step.expansion.degrees
-            where[forward.HERMITE_REFERENCE] = packer.add(step.reference, padded=False)
-            where[forward.HERMITE_DEGREES] = packer.add(
-                np.minimum(degrees.values, np.finfo(dtype).max / 4.0), padded=False
-            )
+            values = np.minimum(degrees.values, np.finfo(dtype).max / 4.0)
+            where[strips.HERMITE_REFERENCE] = packer.add(step.reference)
+            where[strips.HERMITE_DEGREES] = packer.add(values)
             ladder[index] = degrees.whole, RUNGS, degrees.odd
             deviation_span[index] = deviations, deviations + len(step.reference)
             deviations += len(step.reference)
-        elif step.profile is not None:
+            continue
+        assert isinstance(step, HomogeneousStep)
+        moment_root[index] = np.sqrt(step.second_moment)
+        if step.table is not None:
+            where[strips.TABLE_VALUES] = packer.add(step.table)
+        if step.profile is not None:
             names = ("near", "near_slope")[: order + 1]
             near = [getattr(step.profile, name).chopped(tolerance) for name in names]
-            if step.kind == forward.NEAR:
+            if step.kind == strips.NEAR:
                 reach = float(np.sqrt(step.reach))
                 near = [step.profile.shorter(name, reach, tolerance) for name in names]
                 power_terms[index], power[index] = _powers(near)
             else:
-                far = [
-                    series.chopped(tolerance)
-                    for series in (step.profile.far, step.profile.far_slope)[: order + 1]
-                ]
-                far += [far[1].slope] if order > 1 else []
-                where[forward.H : forward.H + len(far)] = [
-                    packer.add(series.coefficients) for series in far
-                ]
-            near += [near[1].slope] if order > 1 else []
-            where[forward.G : forward.G + len(near)] = [
-                packer.add(series.coefficients) for series in near
-            ]
+                sides = (step.profile.far, step.profile.far_slope)[: order + 1]
+                _add(
+                    packer, [series.chopped(tolerance) for series in sides], order, where, strips.H
+                )
+            _add(packer, near, order, where, strips.G)
             stretch[index], fall[index] = 2.0 / near[0].upper, step.profile.fall / 2.0
     return Program(
+        tangent,
         kind,
+        moment_root.astype(dtype),
         stretch.astype(dtype),
         fall.astype(dtype),
         power.astype(dtype),
@@ -100,10 +97,16 @@ def pack(steps: Sequence[Step], dtype: np.dtype[Any], *, order: int) -> Program:
     )
 
 
+def _add(packer: _Packer, series: list[Series], order: int, where: Any, first: int) -> None:
+    """Put a series, its slope and the slope's derivative, as far as wanted, beside each other."""
+    if order > 1:
+        series = [*series, series[1].slope]
+    for row, one in enumerate(series, start=first):
+        where[row] = packer.add(padded(one.coefficients))
+
+
 def _powers(series: Sequence[Series]) -> tuple[int, Vector]:
-    """G, and P if it is given, in powers of x, for the quick steps; none if they have too many
-    terms.
-    """
+    """G, and P if it is given, in powers of x, for the quick steps; none if they have too many."""
     rows = np.zeros((2, 17))
     longest = max(len(one.coefficients) for one in series)
     if longest > 17:
@@ -113,79 +116,36 @@ def _powers(series: Sequence[Series]) -> tuple[int, Vector]:
     return (9 if longest <= 9 else 17), rows
 
 
-def tables(steps: Sequence[Step], part: slice, dtype: np.dtype[Any]) -> Tables:
-    """The per-point numbers of the steps, for the points of ``part``."""
-    deviations = [step.deviation[:, part] for step in steps if step.kind == forward.HERMITE]
-    empty = np.empty((0, len(steps[0].a[part])))
-    a, p, r = (
-        np.stack([getattr(step, name)[part] for step in steps]).astype(dtype)
-        for name in ("a", "p", "r")
-    )
-    return Tables(a, p, r, np.concatenate([*deviations, empty]).astype(dtype))
-
-
-def collapse(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> Program | None:
-    """Make one step of many, for points that all have the same tables; None where that does not
-    work or pay.
-
-    Then u_L is one function of u. It is stored as the series of ``s / s_L`` in s = √u (and in
-    √(1-u) on the far side): the reciprocal, because it is nearly a straight line at any depth,
-    where s_L itself has a pole just outside of the interval.
-    """
-    program = pack(steps, np.dtype(np.float64), order=int(tangent))
-    one_point = tables(steps, slice(0, 1), np.dtype(np.float64))
-    one_point = Tables(one_point.a, *(np.zeros_like(part) for part in one_point[1:]))
-
-    def run(u: Vector) -> tuple[Vector, Vector]:
-        """Distances and tangents behind the network, for distances before it."""
-        many = Tables(*(np.repeat(part, len(u), axis=1) for part in one_point))
-        distance, theta = u.copy(), np.zeros_like(u)
-        forward.advance(
-            program, one_point, many, 0, 0, tangent, distance, theta, *np.empty((5, len(u)))
-        )
-        return distance, theta
-
-    def shrinkage(u: Vector) -> Vector:
-        behind = run(u)[0]
-        if not behind.all():
-            raise MnngpError("distances underflow")
-        return np.sqrt(u / behind)
-
-    span = np.zeros((1, forward.SERIES, 2), dtype=np.int64)
-    packer = _Packer()
-    sides = {
-        (forward.G, forward.G_SLOPE): np.square,
-        (forward.H, forward.H_SLOPE): lambda c: 1.0 - np.square(c),
-    }
-    try:
-        for (row, tangent_row), to_u in sides.items():
-            series = Series.fit(
-                lambda s, f=to_u: shrinkage(f(s)),  # type: ignore[misc]
-                HALF_RANGE,
-                tolerance=TOLERANCE[dtype],
-                most=128,
-            )
-            if np.abs(series.coefficients).max() ** 2 > 1e-8 * np.finfo(dtype).max:
-                return None  # the squared series would overflow
-            span[0, row] = packer.add(series.coefficients)
-            if tangent:
-                series = Series.fit(
-                    lambda s, f=to_u: run(f(s))[1],  # type: ignore[misc]
-                    HALF_RANGE,
-                    tolerance=TOLERANCE[dtype],
-                    most=128,
-                )
-                span[0, tangent_row] = packer.add(series.coefficients)
-    except MnngpError:
-        return None
+def one_step(series: Sequence[tuple[int, Vector]], stretch: float, dtype: np.dtype[Any]) -> Program:
+    """A program of one COLLAPSED step, from its series and their rows in ``Program.span``."""
+    span, packer = np.zeros((1, strips.SERIES, 2), dtype=np.int64), _Packer()
+    for row, coefficients in series:
+        span[0, row] = packer.add(padded(coefficients))
+    none = np.zeros(1, dtype=dtype)
     return Program(
-        kind=np.array([forward.COLLAPSED]),
-        stretch=np.array([2.0 / HALF_RANGE], dtype=dtype),
-        fall=np.zeros(1, dtype=dtype),
-        power=np.zeros((1, 2, 17), dtype=dtype),
-        power_terms=np.zeros(1, dtype=np.int64),
-        span=span,
-        series=packer.packed(dtype),
-        deviation_span=np.zeros((1, 2), dtype=np.int64),
-        ladder=np.zeros((1, 3), dtype=np.int64),
+        any(row == strips.G_SLOPE for row, _ in series),
+        np.array([strips.COLLAPSED]),
+        none,
+        np.array([stretch], dtype=dtype),
+        none,
+        np.zeros((1, 2, 17), dtype=dtype),
+        np.zeros(1, dtype=np.int64),
+        span,
+        packer.packed(dtype),
+        np.zeros((1, 2), dtype=np.int64),
+        np.zeros((1, 3), dtype=np.int64),
     )
+
+
+def side(
+    steps: Sequence[Step], directions: Matrix, scale: Vector, part: slice = slice(None)
+) -> Side:
+    """What the steps have of the points of ``part``, in the type of their directions."""
+    dtype = directions.dtype
+    a, p, r = (
+        np.stack([getattr(step, name)[part] for step in steps]).astype(dtype) for name in "apr"
+    )
+    deviations = [step.deviation[:, part] for step in steps if isinstance(step, HermiteStep)]
+    none = np.empty((0, a.shape[1]))
+    deviation = np.concatenate([*deviations, none]).astype(dtype)
+    return Side(directions, a, p, r, deviation, scale[part].astype(dtype))

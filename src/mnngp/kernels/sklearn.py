@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,13 +14,12 @@ from mnngp import _validation
 from mnngp._typing import Matrix
 from mnngp.activations import Activation, Maxout
 from mnngp.errors import InputError
-from mnngp.networks.network import Layer, Network
+from mnngp.networks.network import Network, as_dtype
 
 if TYPE_CHECKING:
     from mnngp.kernels.points import Points
 
 Bounds = tuple[float, float] | str
-_DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 class DeepKernel(Kernel):  # type: ignore[misc]
@@ -70,9 +68,9 @@ class DeepKernel(Kernel):  # type: ignore[misc]
             )
         x, y = self._points(X, Y)
         if eval_gradient:
-            from mnngp.kernels.adjoint import matrix_and_gradient
+            from mnngp.kernels.gradient import matrix_and_gradient
 
-            return matrix_and_gradient(network, x, self._directions(network.depth + 1))
+            return matrix_and_gradient(network, x, *self.free_variances)
         from mnngp.kernels.evaluate import matrix
 
         return matrix(network, x, y)[0]
@@ -163,7 +161,8 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         shown = {name: value for name, value in parameters.items() if not name.endswith("_bounds")}
         if np.dtype(shown["dtype"]) == np.float64:
             del shown["dtype"]
-        return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"
+        listed = ", ".join(f"{name}={_short(value)}" for name, value in shown.items())
+        return f"{type(self).__name__}({listed})"
 
     def _bounds_that_fit(self) -> Any:
         """The bounds of weight_var, less where a deep kernel overflows: an optimiser that walks
@@ -175,7 +174,7 @@ class DeepKernel(Kernel):  # type: ignore[misc]
             return self.weight_var_bounds
         activations = self._activations()
         growth = max([1.0, *(unit.second_moment for unit in set(activations) if unit.homogeneous)])
-        digits = 250.0 if _dtype(self.dtype) == np.float64 else 28.0
+        digits = 250.0 if as_dtype(self.dtype) == np.float64 else 28.0
         largest = 10.0 ** (digits / (len(activations) + 1)) / growth
         pairs = np.array(self.weight_var_bounds, dtype=np.float64)
         pairs[..., 1] = np.maximum(np.minimum(pairs[..., 1], largest), pairs[..., 0])
@@ -189,36 +188,25 @@ class DeepKernel(Kernel):  # type: ignore[misc]
     # --- from parameters to the engine ------------------------------------------------------------
 
     def _network(self, depth: int | None = None) -> Network:
-        """Check all parameters and put the network together."""
-        own = len(self._activations())
-        weights = _validation.variances("weight_var", self.weight_var, own + 1, zero=False)
-        biases = _validation.variances("bias_var", self.bias_var, own + 1, zero=True)
-        kind = _validation.one_of("kind", self.kind, ("nngp", "ntk"))
-        dtype = _dtype(self.dtype)
+        """Check all parameters and put the network together, or one of another depth."""
+        own = self._activations()
         _validation.bounds("weight_var_bounds", self.weight_var_bounds)
         _validation.bounds("bias_var_bounds", self.bias_var_bounds)
+        network = Network.of(own, self.weight_var, self.bias_var, self.kind, self.dtype)
+        if depth is None or depth <= len(own):
+            return network.up_to(len(own) if depth is None else depth)
         activations = self._activations(depth)
-        if len(activations) > own:
-            if np.ndim(self.weight_var) or np.ndim(self.bias_var):
-                raise InputError(
-                    f"depths must be at most {own}, for which weight_var and bias_var have values, "
-                    f"got {len(activations)}"
-                )
-            weights, biases = (
-                np.full(len(activations) + 1, weights[0]),
-                np.full(len(activations) + 1, biases[0]),
+        if np.ndim(self.weight_var) or np.ndim(self.bias_var):
+            raise InputError(
+                f"depths must be at most {len(own)}, for which weight_var and bias_var have "
+                f"values, got {depth}"
             )
-        layers = zip((None, *activations), weights, biases, strict=False)
-        return Network(
-            tuple(Layer(activation, float(w), float(b)) for activation, w, b in layers),
-            kind == "ntk",
-            dtype,
-        )
+        return Network.of(activations, self.weight_var, self.bias_var, self.kind, self.dtype)
 
     def _points(self, X: Any, Y: Any) -> tuple[Points, Points | None]:
         from mnngp.kernels.points import Points
 
-        dtype = _dtype(self.dtype)
+        dtype = as_dtype(self.dtype)
         rows = _validation.points("X", X)
         others = None if Y is None or Y is X else _validation.points("Y", Y, rows.shape[1])
         # Both are checked before either is worked on.
@@ -226,20 +214,24 @@ class DeepKernel(Kernel):  # type: ignore[misc]
             "Y", others, dtype
         )
 
-    def _directions(self, layers: int) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """How each element of ``theta`` moves the layers' variances; bias_var stands before
-        weight_var there.
+    @property
+    def free_variances(self) -> tuple[NDArray[np.int64], int]:
+        """Which element of ``theta`` moves weight_var and bias_var of each layer, (2, layers).
+
+        The number of elements comes with it; -1 stands for a variance that is fixed. In ``theta``
+        bias_var stands before weight_var.
         """
-        none, directions = np.zeros(layers), []
-        for hyperparameter, is_weight in (
-            (self.hyperparameter_bias_var, False),
-            (self.hyperparameter_weight_var, True),
+        layers, count = len(self._activations()) + 1, 0
+        places = np.full((2, layers), -1, dtype=np.int64)
+        for row, hyperparameter in (
+            (1, self.hyperparameter_bias_var),
+            (0, self.hyperparameter_weight_var),
         ):
-            if hyperparameter.fixed:
-                continue
-            moves = np.ones((1, layers)) if hyperparameter.n_elements == 1 else np.eye(layers)
-            directions += [(move, none) if is_weight else (none, move) for move in moves]
-        return directions
+            if not hyperparameter.fixed:
+                each = hyperparameter.n_elements > 1
+                places[row] = count + np.arange(layers) * each
+                count += hyperparameter.n_elements
+        return places, count
 
 
 class MaxoutKernel(DeepKernel):
@@ -372,14 +364,6 @@ class NetworkKernel(DeepKernel):
 def _hyperparameter(name: str, value: Any, bounds: Any) -> Hyperparameter:
     count = len(value) if np.ndim(value) else 1
     return Hyperparameter(name, "numeric", bounds, count)
-
-
-def _dtype(value: Any) -> np.dtype[Any]:
-    with contextlib.suppress(TypeError):
-        if value is not None and np.dtype(value) in _DTYPES:
-            dtype: np.dtype[Any] = np.dtype(value)
-            return dtype
-    raise InputError(f"dtype must be 'float64' or 'float32', got {value!r}")
 
 
 def _short(value: Any) -> str:

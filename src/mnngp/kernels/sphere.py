@@ -1,12 +1,8 @@
-"""Points on a sphere: their kernel is a function of the angle alone, and one set of angles serves
-every network.
+"""Points on a sphere: a kind of points whose kernel is a function of the angle alone.
 
-Points of one length all take the same way through the layers, ``u ↦ u_L`` (and ``t_L`` for a
-tangent kernel), whatever the depth. In the half angle φ, ``u = sin² φ``, that function has no
-singularity at either end, and on the interval that nearly all pairs of a data set lie in a
-Chebyshev series of some twenty terms gives it to rounding. So a sweep over hyperparameters computes
-the angles once, and then one short series for each network and pair. The few pairs outside of the
-interval, nearly equal points above all, are taken through the layers themselves.
+The angles serve every network, so a sweep over hyperparameters computes them once, and then one
+short series for each network and pair (``curve``). In the half angle φ, ``u = sin² φ``, that
+function has no singularity at either end.
 """
 
 from __future__ import annotations
@@ -24,187 +20,46 @@ from mnngp._system.compiled import compiled
 from mnngp._typing import Array, Matrix, Vector
 from mnngp.activations.chebyshev import Series
 from mnngp.errors import MnngpError
-from mnngp.kernels import blocks, layout
-from mnngp.kernels.blocks import ALL, STRIP, distances, wanted
-from mnngp.kernels.forward import Program, Tables, advance, chebyshev
+from mnngp.kernels import evaluate, layout
+from mnngp.kernels.curve import Curve, Window, curve
+from mnngp.kernels.forward import REFINE, STRIP, distances, wanted
+from mnngp.kernels.layout import Panel
 from mnngp.kernels.points import Points
-from mnngp.kernels.pointwise import inputs, walk
-from mnngp.kernels.program import pack, tables
+from mnngp.kernels.program import padded
+from mnngp.kernels.strips import chebyshev
 from mnngp.networks.network import Network
 
-Window = tuple[float, float]
-_FLOAT = np.dtype(np.float64)
 _SAMPLE = 1 << 20  # pairs that a window is chosen from
-_GROUP = 16  # pairs that are taken through the layers together
-# A series to rounding; a little less where rounding itself, after a hundred layers, does not die
-# out.
-_FITS = ((1e-15, 64), (1e-14, 128), (1e-13, 256))
-
-
-# --- compiled -------------------------------------------------------------------------------------
 
 
 @compiled
 def to_angles(
-    state: Array,
-    first: int,
-    last: int,
-    begin: int,
-    end: int,
-    row_shift: int,
-    col_shift: int,
-    part: int,
-    row_points: Array,
-    col_points: Array,
-    refine: float,
-    arcsine: Array,
+    state: Array, panel: Panel, rows: Array, cols: Array, refine: float, arcsine: Array
 ) -> None:
-    """Cosines to half angles, in place: ``φ = arcsin √u``, or ``π/2 - arcsin √(1-u)`` beyond 90°. A
-    block as in ``transform``.
-    """
+    """Cosines to half angles: ``φ = arcsin √u``, or ``π/2 - arcsin √(1-u)`` beyond 90°."""
     buffer = np.empty((5, STRIP))
-    for left in range(begin, end, STRIP):
-        right = min(left + STRIP, end)
-        for i in range(first, last):
-            start, stop = wanted(left, right, i + row_shift - col_shift, part)
+    for left in range(panel.begin, panel.end, STRIP):
+        right = min(left + STRIP, panel.end)
+        for i in range(panel.first, panel.last):
+            row = i + panel.row_shift
+            start, stop = wanted(left, right, row - panel.col_shift, panel.part)
             width = stop - start
             if width <= 0:
                 continue
-            u, near, x, value, work = (
+            u, near, x, value = (
                 buffer[0, :width],
                 buffer[1, :width],
                 buffer[2, :width],
                 buffer[3, :width],
-                buffer[4, :width],
             )
-            distances(
-                state[i, start:stop],
-                i + row_shift,
-                start + col_shift,
-                row_points,
-                col_points,
-                refine,
-                u,
-            )
+            distances(state[i, start:stop], rows, row, cols, start + panel.col_shift, refine, u)
             for j in range(width):
                 near[j] = u[j] if u[j] <= 0.5 else 1.0 - u[j]
                 x[j] = 8.0 * near[j] - 2.0
-            chebyshev(x, arcsine, value, work)
+            chebyshev(x, arcsine, value, buffer[4, :width])
             for j in range(width):
                 angle = math.sqrt(near[j]) * value[j]
                 state[i, start + j] = angle if u[j] <= 0.5 else 0.5 * math.pi - angle
-
-
-@compiled
-def through_layers(
-    program: Program, row: Tables, cols: Tables, tangent: bool, u: Array, t: Array, buffer: Array
-) -> None:
-    """Distances through all layers, in place, with their tangents."""
-    for start in range(0, u.shape[0], _GROUP):
-        stop = min(start + _GROUP, u.shape[0])
-        width = stop - start
-        t[start:stop] = 0.0
-        advance(
-            program,
-            row,
-            cols,
-            0,
-            0,
-            tangent,
-            u[start:stop],
-            t[start:stop],
-            buffer[0, :width],
-            buffer[1, :width],
-            buffer[2, :width],
-            buffer[3, :width],
-            buffer[4, :width],
-        )
-
-
-@compiled
-def to_entries(
-    angles: Array,
-    out: Array,
-    first: int,
-    last: int,
-    begin: int,
-    end: int,
-    row_shift: int,
-    col_shift: int,
-    part: int,
-    stretch: float,
-    shift: float,
-    series: Array,
-    program: Program,
-    row: Tables,
-    cols: Tables,
-    tangent: bool,
-    offset: float,
-    factor: float,
-) -> None:
-    """Half angles to ``offset + factor · u_L``, or ``… t_L``; ``out`` may be ``angles``."""
-    buffer = np.empty((3, STRIP))
-    far = np.empty((8, STRIP))
-    for left in range(begin, end, STRIP):
-        right = min(left + STRIP, end)
-        for i in range(first, last):
-            start, stop = wanted(left, right, i + row_shift - col_shift, part)
-            width = stop - start
-            if width <= 0:
-                continue
-            angle = angles[i, start:stop]
-            x, value, work = buffer[0, :width], buffer[1, :width], buffer[2, :width]
-            outside = 0
-            for j in range(width):
-                x[j] = stretch * angle[j] - shift
-            for j in range(width):
-                outside += 1 if abs(x[j]) > 2.0 else 0
-            chebyshev(x, series, value, work)
-            if outside > 0:
-                count = 0
-                for j in range(width):
-                    if abs(x[j]) > 2.0:
-                        far[0, count] = math.sin(angle[j]) ** 2
-                        count += 1
-                through_layers(program, row, cols, tangent, far[0, :count], far[1, :count], far[2:])
-                count = 0
-                for j in range(width):
-                    if abs(x[j]) > 2.0:
-                        value[j] = far[1, count] if tangent else far[0, count]
-                        count += 1
-            for j in range(width):
-                out[i, start + j] = offset + factor * value[j]
-
-
-# --- angles ---------------------------------------------------------------------------------------
-
-
-def half_angles(x: Points, y: Points, out: Matrix | None = None) -> Matrix:
-    """The half angles between all points of x and all of y."""
-    angles = np.empty((len(x), len(y))) if out is None else out
-    panels = layout.whole(*angles.shape, symmetric=False)
-    threads.spread(
-        lambda panel: _angles(panel, x, y, angles), panels, work=angles.size * x.directions.shape[1]
-    )
-    return angles
-
-
-def _angles(panel: layout.Panel, x: Points, y: Points, out: Matrix) -> None:
-    panel.gram(x.directions, y.directions, out)
-    to_angles(
-        out,
-        panel.first,
-        panel.last,
-        panel.begin,
-        panel.end,
-        panel.row_shift,
-        panel.col_shift,
-        panel.part,
-        x.directions,
-        y.directions,
-        blocks.REFINE[_FLOAT],
-        _arcsine(),
-    )
 
 
 @lru_cache(maxsize=1)
@@ -215,21 +70,30 @@ def _arcsine() -> Vector:
         root = np.sqrt(w)
         return np.arcsin(root) / root
 
-    return _padded(Series.fit(function, 0.5, tolerance=2e-16).coefficients)
+    return padded(Series.fit(function, 0.5, tolerance=2e-16).coefficients)
 
 
-def _padded(coefficients: Vector) -> Vector:
-    # the compiled recurrence takes 4k + 2
-    return np.append(coefficients, np.zeros((2 - len(coefficients)) % 4))
+def _angles(panel: Panel, x: Points, y: Points, out: Matrix) -> None:
+    panel.gram(x.directions, y.directions, out)
+    to_angles(out, panel, x.directions, y.directions, REFINE[np.dtype(np.float64)], _arcsine())
+
+
+def half_angles(x: Points, y: Points) -> Matrix:
+    """The half angles between all points of x and all of y."""
+    angles = np.empty((len(x), len(y)))
+    panels = layout.whole(*angles.shape, symmetric=False)
+    work = angles.size * x.directions.shape[1]
+    threads.spread(lambda panel: _angles(panel, x, y, angles), panels, work=work)
+    return angles
 
 
 def window(x: Points, y: Points) -> Window:
-    """An interval that all half angles lie in but a few in 100,000: from rows of x that are spread
-    evenly, and all of y.
+    """An interval that all half angles lie in but a few in 100,000.
+
+    From rows of x that are spread evenly, and all of y.
     """
-    rows = np.unique(
-        np.linspace(0, len(x) - 1, min(len(x), max(16, _SAMPLE // len(y)))).astype(np.int64)
-    )
+    count = min(len(x), max(16, _SAMPLE // len(y)))
+    rows = np.unique(np.linspace(0, len(x) - 1, count).astype(np.int64))
     angles = half_angles(x.subset(rows), y).reshape(-1)
     angles.sort()
     few = min(8 + len(angles) // 100_000, len(angles) // 4)
@@ -265,6 +129,16 @@ class Sphere(Points):
             )
         return self._subsets[key]
 
+    def beside(self, points: Points, *, keep: bool) -> Beside:
+        """Other points of the same length, as rows beside these; ``keep`` the angles between."""
+        lengths = _equal_lengths(points, float(self.square_lengths[0]))
+        angles = half_angles(points, self) if keep else None
+        return Beside(points.directions, lengths, self, angles)
+
+    def curve(self, network: Network) -> Curve:
+        """What a network makes of the angles of these points."""
+        return curve(network, float(self.square_lengths[0]), self.window)
+
     @cached_property
     def square(self) -> Matrix:
         """The half angles of all pairs as a whole matrix; for a few points."""
@@ -273,160 +147,103 @@ class Sphere(Points):
         return angles
 
 
-def on_sphere(
-    points: Points, interval: Window, *, square_length: float = 1.0, keep: bool = True
-) -> Sphere:
-    """Points whose lengths are equal up to rounding, which is taken off; ``keep`` their angles if
-    memory allows n²/2 numbers.
-    """
+@dataclass(frozen=True, eq=False)
+class Beside(Points):
+    """Points of the same length as others on a sphere, with the angles between them if kept."""
+
+    others: Sphere
+    angles: Matrix | None
+
+    def __getitem__(self, rows: slice) -> Beside:
+        angles = None if self.angles is None else self.angles[rows]
+        return Beside(self.directions[rows], self.square_lengths[rows], self.others, angles)
+
+
+def _equal_lengths(points: Points, square_length: float) -> Vector:
     lengths = np.full(len(points), square_length)
     if not np.allclose(points.square_lengths, lengths, rtol=1e-9, atol=0.0):
         raise MnngpError(f"the points must all have the squared length {square_length:g}")
-    sphere = Sphere(points.directions, lengths, interval)
+    return lengths
+
+
+def on_sphere(
+    points: Points, interval: Window, *, square_length: float = 1.0, keep: bool = True
+) -> Sphere:
+    """Points whose lengths are equal up to rounding, which is taken off.
+
+    ``keep`` their angles if memory allows n²/2 numbers.
+    """
+    sphere = Sphere(points.directions, _equal_lengths(points, square_length), interval)
     if not keep:
         return sphere
     angles, panels = np.empty(layout.packed_shape(len(points))), layout.packed(len(points))
-    threads.spread(
-        lambda panel: _angles(panel, sphere, sphere, angles),
-        panels,
-        work=angles.size * points.directions.shape[1],
-    )
-    return Sphere(points.directions, lengths, interval, angles)
+    work = angles.size * points.directions.shape[1]
+    threads.spread(lambda panel: _angles(panel, sphere, sphere, angles), panels, work=work)
+    return Sphere(sphere.directions, sphere.square_lengths, interval, angles)
 
 
-# --- networks -------------------------------------------------------------------------------------
+# --- the fast paths of ``evaluate`` ---------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """What a network makes of the half angle between two points on a sphere: the distance u_L
-    behind it, or the tangent t_L.
-    """
-
-    tangent: bool
-    diagonal: float  # t_L of a point with itself; one without tangents
-    stretch: float  # of the series' variable, 2x = stretch · φ - shift
-    shift: float
-    series: Vector
-    program: Program
-    row: Tables
-    cols: Tables
-
-    def entries(
-        self,
-        angles: Matrix,
-        out: Matrix,
-        *,
-        contraction: float = 1.0,
-        panel: layout.Panel | None = None,
-    ) -> None:
-        """The network's ``correlations``, from half angles (``kernels.matrix``)."""
-        if self.tangent:
-            self._run(angles, out, 0.0, 1.0 / self.diagonal, panel)
-        else:
-            self._run(angles, out, 1.0, -2.0 / contraction, panel)
-
-    def distances(self, angles: Matrix, out: Matrix) -> None:
-        """u_L."""
-        self._run(angles, out, 0.0, 1.0, None)
-
-    def _run(
-        self, angles: Matrix, out: Matrix, offset: float, factor: float, panel: layout.Panel | None
-    ) -> None:
-        block = panel or layout.Panel(0, angles.shape[0], 0, angles.shape[1], part=ALL)
-        to_entries(
-            angles,
-            out,
-            block.first,
-            block.last,
-            block.begin,
-            block.end,
-            block.row_shift,
-            block.col_shift,
-            block.part,
-            self.stretch,
-            self.shift,
-            self.series,
-            self.program,
-            self.row,
-            self.cols,
-            self.tangent,
-            offset,
-            factor,
-        )
+@evaluate.diagonal.register(Sphere)
+def _diagonal(network: Network, x: Sphere) -> Vector:
+    one = Points(x.directions[:1], x.square_lengths[:1])
+    return np.repeat(evaluate.diagonal(network, one), len(x))
 
 
-@lru_cache(maxsize=32)
-def curve(network: Network, square_length: float, interval: Window) -> Curve:
-    """The curve of a network on a sphere, a series on the interval."""
-    point = inputs(np.array([square_length]))
-    steps = list(walk(point, network.layers))
-    tangent = network.tangent
-    program = pack(steps, _FLOAT, order=int(tangent))
-    row = tables(steps, slice(0, 1), _FLOAT)
-    cols = Tables(*(np.repeat(part, _GROUP, axis=1) for part in row))
-
-    def value(angle: Vector) -> Vector:
-        u, t = np.sin(angle) ** 2, np.empty_like(angle)
-        through_layers(program, row, cols, tangent, u, t, np.empty((5, _GROUP)))
-        return t if tangent else u
-
-    low, high = interval
-    series = _fit(lambda rest: value(low + rest), high - low)
-    stretch = 4.0 / (high - low)
-    # Without a series everything is outside of the interval, and goes through the layers.
-    shift = stretch * low + 2.0 if series is not None else math.inf
-    coefficients = np.zeros(2) if series is None else _padded(series.coefficients)
-    return Curve(
-        tangent,
-        float(point.tangent[0]) if tangent else 1.0,
-        stretch,
-        shift,
-        coefficients,
-        program,
-        row,
-        cols,
-    )
-
-
-def _fit(function: Callable[[Vector], Vector], upper: float) -> Series | None:
-    for tolerance, most in _FITS:
-        try:
-            return Series.fit(function, upper, tolerance=tolerance, most=most)
-        except MnngpError:
-            continue
-    return None
-
-
-def packed_correlations(
+@evaluate.packed_correlations.register(Sphere)
+def _packed_correlations(
     network: Network,
     x: Sphere,
     out: Matrix,
-    contraction: float,
+    *,
+    contraction: float = 1.0,
     done: Callable[[float], object] | None = None,
 ) -> None:
-    """``kernels.matrix.packed_correlations`` of points on a sphere."""
-    line = curve(network, float(x.square_lengths[0]), x.window)
-    panels = layout.packed(len(x))
+    if network.dtype != np.float64:
+        evaluate.packed_correlations.generic(network, x, out, contraction=contraction, done=done)
+        return
+    line, panels = x.curve(network), layout.packed(len(x))
     total = sum(panel.size for panel in panels)
 
-    def task(panel: layout.Panel) -> None:
+    def task(panel: Panel) -> None:
         if x.kept is None:
             _angles(panel, x, x, out)
-        line.entries(out if x.kept is None else x.kept, out, contraction=contraction, panel=panel)
+        angles = out if x.kept is None else x.kept
+        line.correlations(angles, out, contraction=contraction, panel=panel)
         if done is not None:
             done(panel.size / total)
 
-    threads.spread(
-        task, panels, work=out.size * (8 if x.kept is not None else x.directions.shape[1])
-    )
+    work = out.size * (8 if x.kept is not None else x.directions.shape[1])
+    threads.spread(task, panels, work=work)
     for _, target in layout.packed_diagonal(out, len(x)):
         target[:] = 1.0
 
 
-def square_distances(network: Network, x: Sphere) -> Matrix:
-    """``kernels.matrix.distances`` of points on a sphere."""
+@evaluate.distances.register(Sphere)
+def _distances(network: Network, x: Sphere) -> Matrix:
+    if network.dtype != np.float64:
+        return evaluate.distances.generic(network, x)
     u = np.empty((len(x), len(x)))
-    curve(network, float(x.square_lengths[0]), x.window).distances(x.square, u)
+    x.curve(network).distances(x.square, u)
     np.fill_diagonal(u, 0.0)
     return u
+
+
+@evaluate.correlations.register(Beside)
+def _correlations(
+    network: Network, x: Beside, y: Points | None = None, *, contraction: float = 1.0
+) -> Matrix:
+    if y is not x.others or network.dtype != np.float64:
+        return evaluate.correlations.generic(network, x, y, contraction=contraction)
+    line, out = x.others.curve(network), np.empty((len(x), len(y)))
+
+    def task(panel: Panel) -> None:
+        if x.angles is None:
+            _angles(panel, x, y, out)
+        angles = out if x.angles is None else x.angles
+        line.correlations(angles, out, contraction=contraction, panel=panel)
+
+    work = out.size * (8 if x.angles is not None else x.directions.shape[1])
+    threads.spread(task, layout.whole(*out.shape, symmetric=False), work=work)
+    return out

@@ -1,0 +1,247 @@
+"""GPyTorch kernels: ``pip install "mnngp[gpytorch]"``.
+
+They work wherever a ``gpytorch.kernels.Kernel`` does, in BoTorch too.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from mnngp import _validation
+from mnngp import kernels as core
+from mnngp.activations import Activation, HomogeneousActivation, Maxout, SmoothActivation
+from mnngp.errors import InputError, MissingExtraError
+
+try:
+    import torch
+
+    with warnings.catch_warnings():
+        # linear_operator, on import, still asks for what newer versions of PyTorch have deprecated.
+        warnings.filterwarnings("ignore", ".*torch.jit.script.* is deprecated", DeprecationWarning)
+        import gpytorch
+except ImportError as error:
+    raise MissingExtraError(
+        'mnngp.interop.gpytorch needs PyTorch and GPyTorch: pip install "mnngp[gpytorch]"'
+    ) from error
+
+from gpytorch.constraints import GreaterThan
+from gpytorch.priors import LogNormalPrior
+
+from mnngp.interop.gpytorch.kernel import (
+    ConstraintError,
+    DeepKernel,
+    NegativeVarianceError,
+    Options,
+    OverflowingKernelError,
+    Variances,
+    as_shape,
+)
+
+__all__ = [
+    "ConstraintError",
+    "MaxoutKernel",
+    "NegativeVarianceError",
+    "NetworkKernel",
+    "OverflowingKernelError",
+    "kernel_with_priors",
+]
+
+
+class MaxoutKernel(DeepKernel):
+    """The kernel of an infinitely wide maxout network, with trainable variances.
+
+    Parameters
+    ----------
+    depth : int
+        Number of hidden layers.
+    rank : int
+        Number of linear maps a unit takes the maximum of.
+    weight_var : float, sequence of depth + 1 floats, or Tensor
+        Initial variance of the weights (times the fan-in): one for all layers, or one for each; and
+        of each batch, if there are several.
+    bias_var : float, sequence of depth + 1 floats, or Tensor
+        Initial variance of the biases, likewise. Zero is a network without biases, which has no
+        such parameter: it stays zero.
+    kind : "nngp" or "ntk"
+        The covariance of the network at its random initialisation, or its tangent kernel.
+    ard_num_dims : int, optional
+        Number of input dimensions that get a lengthscale each, by which the inputs are divided: 1
+        in the beginning. None by default: inputs are taken as they are.
+    batch_shape : torch.Size or sequence of int, optional
+        Gives each batch variances of its own.
+    active_dims : sequence of int, optional
+        The input dimensions to look at.
+    weight_var_prior, bias_var_prior, lengthscale_prior : gpytorch.priors.Prior, optional
+        Without biases there is none for them.
+    weight_var_constraint, bias_var_constraint, lengthscale_constraint : Interval, optional
+        ``gpytorch.constraints.Positive()`` by default. An ``initial_value`` of a constraint comes
+        before the values above, as elsewhere in GPyTorch.
+
+    Notes
+    -----
+    All derivatives are finite. The NNGP kernel has first and second ones everywhere but at a zero
+    input without biases, also where two inputs agree. The tangent kernel has a kink there, and zero
+    stands for what is infinite. On a CPU, values and first derivatives come from the core's
+    compiled passes; elsewhere, and for second derivatives, from PyTorch's operations.
+
+    Examples
+    --------
+    >>> kernel = MaxoutKernel(depth=5, rank=4, weight_var=0.64, bias_var=0.1)
+    >>> X = torch.eye(2, dtype=torch.float64)
+    >>> kernel.double()(X).to_dense().detach().numpy().round(4)
+    array([[0.8981, 0.8882],
+           [0.8882, 0.8981]])
+    >>> kernel.to_core()
+    MaxoutKernel(depth=5, rank=4, weight_var=0.64, bias_var=0.1, kind='nngp')
+    """
+
+    def __init__(
+        self,
+        depth: int = 5,
+        rank: int = 4,
+        weight_var: Variances = 1.0,
+        bias_var: Variances = 0.1,
+        kind: str = "nngp",
+        **options: Any,
+    ) -> None:
+        depth = _validation.positive_int("depth", depth)
+        units = (Maxout(_validation.positive_int("rank", rank)),) * depth
+        super().__init__(units, weight_var, bias_var, kind, Options(**options))
+        self.rank = int(rank)
+
+    @classmethod
+    def from_core(cls, kernel: core.MaxoutKernel, **options: Any) -> MaxoutKernel:
+        if not isinstance(kernel, core.MaxoutKernel):
+            raise InputError(f"kernel must be a mnngp.MaxoutKernel, got {kernel!r}")
+        variances = kernel.weight_var, kernel.bias_var
+        ours = cls(kernel.depth, kernel.rank, *variances, kind=kernel.kind, **options)
+        return ours._like(kernel)  # type: ignore[no-any-return]
+
+    def to_core(self) -> core.MaxoutKernel:
+        return core.MaxoutKernel(self.depth, self.rank, **self._core_arguments())
+
+    def extra_repr(self) -> str:
+        """What stands in front of the parts when the kernel is printed."""
+        return f"depth={self.depth}, rank={self.rank}, kind={self.kind!r}"
+
+
+class NetworkKernel(DeepKernel):
+    """The kernel of an infinitely wide network with any activations, with trainable variances.
+
+    Second derivatives are there for homogeneous activations (maxout, ReLU, leaky ReLU, the absolute
+    value), first ones for all.
+
+    Parameters
+    ----------
+    layers : sequence of mnngp.Activation
+        The activation of each hidden layer, from the input on.
+    weight_var, bias_var, kind, **options
+        As of ``MaxoutKernel``.
+
+    Examples
+    --------
+    >>> from mnngp import GELU, Maxout
+    >>> kernel = NetworkKernel([Maxout(4), GELU()], weight_var=[1.0, 0.7, 1.0], kind="ntk")
+    >>> kernel.double().weight_var.detach().numpy().round(4)
+    array([[1. , 0.7, 1. ]])
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Activation],
+        weight_var: Variances = 1.0,
+        bias_var: Variances = 0.1,
+        kind: str = "nngp",
+        **options: Any,
+    ) -> None:
+        units = core.NetworkKernel(list(layers)).layers
+        for index, unit in enumerate(units):
+            if not isinstance(unit, HomogeneousActivation | SmoothActivation):
+                raise InputError(f"layers[{index}] has no derivatives: {unit!r}")
+        super().__init__(units, weight_var, bias_var, kind, Options(**options))
+
+    @classmethod
+    def from_core(cls, kernel: core.NetworkKernel, **options: Any) -> NetworkKernel:
+        if not isinstance(kernel, core.NetworkKernel):
+            raise InputError(f"kernel must be a mnngp.NetworkKernel, got {kernel!r}")
+        ours = cls(kernel.layers, kernel.weight_var, kernel.bias_var, kernel.kind, **options)
+        return ours._like(kernel)  # type: ignore[no-any-return]
+
+    def to_core(self) -> core.NetworkKernel:
+        return core.NetworkKernel(list(self._units), **self._core_arguments())
+
+    def extra_repr(self) -> str:
+        """What stands in front of the parts when the kernel is printed."""
+        return f"layers={list(self._units)}, kind={self.kind!r}"
+
+
+def kernel_with_priors(
+    ard_num_dims: int,
+    depth: int = 3,
+    rank: int = 4,
+    *,
+    batch_shape: Any = None,
+    active_dims: Any = None,
+) -> gpytorch.kernels.ScaleKernel:
+    """A scaled ``MaxoutKernel`` with a lengthscale for each input, for few points: its parameters
+    have priors.
+
+    A few dozen points say little about five and more parameters: without priors the likelihood has
+    maxima where all is noise, and others where biases vanish and the function is a cone around the
+    origin. The priors are for inputs within about ±½ (``Normalize(d, center=0.0)``) and outputs of
+    variance one (``Standardize(1)``), of any number of dimensions. The bounds of the parameters are
+    for BoTorch's ``fit_gpytorch_mll``, which keeps them; other optimisers may step over them.
+
+    Parameters
+    ----------
+    ard_num_dims : int
+        Number of input dimensions that are looked at.
+    depth, rank : int
+        Number of hidden layers, and of linear maps a unit takes the maximum of.
+    batch_shape : torch.Size or sequence of int, optional
+        Gives each batch parameters of its own.
+    active_dims : sequence of int, optional
+        The input dimensions to look at.
+    """
+    batch = torch.Size() if batch_shape is None else as_shape("batch_shape", batch_shape)
+    if active_dims is not None and len(active_dims) != ard_num_dims:
+        raise InputError(
+            f"ard_num_dims must be the number of active_dims, {len(active_dims)}, got "
+            f"{ard_num_dims!r}"
+        )
+    weight_var, bias_var = _around(2.0, spread=0.5, low=1e-3), _around(2.0, spread=0.5, low=1e-3)
+    lengthscale, outputscale = (
+        _around(1.0, spread=0.5, low=0.025),
+        _around(1.0, spread=1.0, low=1e-3),
+    )
+    kernel = MaxoutKernel(
+        depth,
+        rank,
+        ard_num_dims=ard_num_dims,
+        batch_shape=batch,
+        active_dims=active_dims,
+        weight_var_prior=weight_var[0],
+        weight_var_constraint=weight_var[1],
+        bias_var_prior=bias_var[0],
+        bias_var_constraint=bias_var[1],
+        lengthscale_prior=lengthscale[0],
+        lengthscale_constraint=lengthscale[1],
+    )
+    return gpytorch.kernels.ScaleKernel(
+        kernel,
+        batch_shape=batch,
+        outputscale_prior=outputscale[0],
+        outputscale_constraint=outputscale[1],
+    )
+
+
+def _around(median: float, *, spread: float, low: float) -> tuple[LogNormalPrior, GreaterThan]:
+    """A prior, and a bound instead of a transformation: where a softplus rounds to zero, a
+    log-normal prior is an error.
+    """
+    return LogNormalPrior(math.log(median), spread), GreaterThan(
+        low, transform=None, initial_value=median
+    )

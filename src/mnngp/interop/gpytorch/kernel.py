@@ -1,0 +1,364 @@
+"""The kernels of wide networks as modules with trainable variances."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import gpytorch
+import numpy as np
+import torch
+from gpytorch.constraints import Interval, Positive
+from gpytorch.priors import Prior
+from linear_operator.utils.errors import NanError
+from torch import Tensor
+
+from mnngp import _validation
+from mnngp import kernels as core
+from mnngp.activations import Activation
+from mnngp.errors import InputError, ScaleError
+from mnngp.interop.gpytorch import autograd
+
+Variances: TypeAlias = "float | Sequence[float] | Tensor"
+
+
+class OverflowingKernelError(ScaleError, NanError):  # type: ignore[misc]
+    """A kernel is too large for its type. BoTorch's line searches step back from a ``NanError``."""
+
+
+class NegativeVarianceError(InputError, NanError):  # type: ignore[misc]
+    """A variance that an optimiser has made negative; BoTorch's line searches step back."""
+
+
+class ConstraintError(InputError, RuntimeError):
+    """A value that a constraint does not allow.
+
+    After a ``RuntimeError`` with certain words BoTorch draws from a prior again.
+    """
+
+
+@dataclass
+class Options:
+    """What every kernel here takes by keyword; see ``MaxoutKernel``."""
+
+    ard_num_dims: int | None = None
+    batch_shape: Any = None
+    active_dims: Any = None
+    weight_var_prior: Prior | None = None
+    weight_var_constraint: Interval | None = None
+    bias_var_prior: Prior | None = None
+    bias_var_constraint: Interval | None = None
+    lengthscale_prior: Prior | None = None
+    lengthscale_constraint: Interval | None = None
+
+
+class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
+    """What the kernels of all networks share; subclasses say which activations there are."""
+
+    def __init__(
+        self,
+        units: Sequence[Activation],
+        weight_var: Variances,
+        bias_var: Variances,
+        kind: str,
+        options: Options,
+    ) -> None:
+        _validation.one_of("kind", kind, ("nngp", "ntk"))
+        if options.ard_num_dims is not None:
+            _validation.positive_int("ard_num_dims", options.ard_num_dims)
+        elif options.lengthscale_prior is not None or options.lengthscale_constraint is not None:
+            raise InputError(
+                "lengthscale_prior and lengthscale_constraint need ard_num_dims: "
+                "without it there is no lengthscale"
+            )
+        batch = options.batch_shape
+        super().__init__(
+            ard_num_dims=options.ard_num_dims,
+            batch_shape=None if batch is None else as_shape("batch_shape", batch),
+            active_dims=options.active_dims,
+            lengthscale_prior=options.lengthscale_prior,
+            lengthscale_constraint=options.lengthscale_constraint,
+        )
+        self.kind = kind
+        self._units = tuple(units)
+        bias_var_first = _first(options.bias_var_constraint, bias_var)
+        self.has_biases = not _zeros("bias_var", bias_var_first)
+        self._register_variance("weight_var", weight_var, options)
+        if self.has_biases:
+            self._register_variance("bias_var", bias_var, options)
+        else:
+            for name in ("bias_var_prior", "bias_var_constraint"):
+                part = getattr(options, name)
+                if part is not None:
+                    raise InputError(
+                        f"{name} must be None for bias_var=0, which is not trained, got {part!r}"
+                    )
+        self._start(weight_var, bias_var)
+
+    @property
+    def depth(self) -> int:
+        """The number of hidden layers."""
+        return len(self._units)
+
+    @classmethod
+    @abstractmethod
+    def from_core(cls, kernel: Any, **options: Any) -> DeepKernel:
+        """The GPyTorch kernel that a kernel of ``mnngp`` is, in its floating point type.
+
+        Parameters
+        ----------
+        kernel : mnngp.MaxoutKernel or mnngp.NetworkKernel
+            The one of this class's name.
+        **options
+            Constraints, priors and so on, as of this class.
+        """
+
+    @abstractmethod
+    def to_core(self) -> core.sklearn.DeepKernel:
+        """The kernel of ``mnngp`` with the variances that this one has now.
+
+        It has neither batches nor lengthscales.
+        """
+
+    def _like(self, kernel: core.sklearn.DeepKernel) -> Any:
+        """In the type of a core kernel, with its variances."""
+        self.to(getattr(torch, np.dtype(kernel.dtype).name))
+        self._start(kernel.weight_var, kernel.bias_var)  # once more: the type has changed
+        return self
+
+    def _core_arguments(self) -> dict[str, Any]:
+        if self.batch_shape or self.has_lengthscale or self.active_dims is not None:
+            raise InputError(
+                f"a mnngp.{type(self).__name__} has no batch_shape, no lengthscales "
+                "and no active_dims"
+            )
+        found = {name: getattr(self, name)[0].tolist() for name in ("weight_var", "bias_var")}
+        return {
+            name: values[0] if len(values) == 1 else values for name, values in found.items()
+        } | {
+            "kind": self.kind,
+            "dtype": str(self.dtype).removeprefix("torch."),
+        }
+
+    # --- parameters -------------------------------------------------------------------------------
+
+    @property
+    def has_lengthscale(self) -> bool:
+        """Whether inputs are divided by lengthscales."""
+        return self.ard_num_dims is not None
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether the kernel depends on differences of points only: it does not."""
+        return False
+
+    @property
+    def weight_var(self) -> Tensor:
+        """The variances of the weights, ``(*batch_shape, 1, 1 or depth + 1)``."""
+        return self.raw_weight_var_constraint.transform(self.raw_weight_var)
+
+    @weight_var.setter
+    def weight_var(self, value: Variances) -> None:
+        self._set_weight_var(self, value)
+
+    @property
+    def bias_var(self) -> Tensor:
+        """The variances of the biases, likewise."""
+        if not self.has_biases:
+            return torch.zeros_like(self.raw_weight_var[..., :1])
+        return self.raw_bias_var_constraint.transform(self.raw_bias_var)
+
+    @bias_var.setter
+    def bias_var(self, value: Variances) -> None:
+        self._set_bias_var(self, value)
+
+    # Priors are given these: methods, unlike lambdas, can be pickled.
+
+    def _get_weight_var(self, module: DeepKernel) -> Tensor:
+        return module.weight_var
+
+    def _set_weight_var(self, module: DeepKernel, value: Variances) -> None:
+        module._set_variance("weight_var", value)
+
+    def _get_bias_var(self, module: DeepKernel) -> Tensor:
+        return module.bias_var
+
+    def _set_bias_var(self, module: DeepKernel, value: Variances) -> None:
+        zero = _zeros("bias_var", value)
+        if zero and module.has_biases:
+            allowed = "positive; for a network without biases make a kernel with bias_var=0"
+            raise _out_of_bounds("bias_var", value, allowed)
+        if not (zero or module.has_biases):
+            allowed = "0, as the kernel was made; for a network with biases make another one"
+            raise _out_of_bounds("bias_var", value, allowed)
+        if module.has_biases:
+            module._set_variance("bias_var", value)
+
+    def _register_variance(self, name: str, value: Variances, options: Options) -> None:
+        prior, constraint = (
+            getattr(options, f"{name}_prior"),
+            getattr(options, f"{name}_constraint"),
+        )
+        constraint = Positive() if constraint is None else constraint
+        if not isinstance(constraint, Interval):
+            raise InputError(
+                f"{name}_constraint must be a gpytorch.constraints.Interval, got {constraint!r}"
+            )
+        if not (prior is None or isinstance(prior, Prior)):
+            raise InputError(f"{name}_prior must be a gpytorch.priors.Prior, got {prior!r}")
+        shape = tuple(_tensor(name, value).shape)
+        each = shape == (*self.batch_shape, self.depth + 1)  # one for each layer
+        raw = torch.zeros(*self.batch_shape, 1, self.depth + 1 if each else 1)
+        self.register_parameter(f"raw_{name}", torch.nn.Parameter(raw))
+        if prior is not None:
+            reading, writing = getattr(self, f"_get_{name}"), getattr(self, f"_set_{name}")
+            self.register_prior(f"{name}_prior", prior, reading, writing)
+        self.register_constraint(f"raw_{name}", constraint)
+
+    def _start(self, weight_var: Variances, bias_var: Variances) -> None:
+        """Give the parameters their first values."""
+        values = {"weight_var": weight_var, "bias_var": bias_var, "lengthscale": 1.0}
+        for name, value in values.items():
+            if hasattr(self, f"raw_{name}"):
+                setattr(self, name, _first(getattr(self, f"raw_{name}_constraint"), value))
+
+    def _set_variance(self, name: str, value: Variances) -> None:
+        raw, constraint = getattr(self, f"raw_{name}"), getattr(self, f"raw_{name}_constraint")
+        tensor = _tensor(name, value).to(raw)
+        if tensor.shape == self.batch_shape:
+            tensor = tensor[..., None, None]
+        elif raw.shape[-1] > 1 and tensor.shape == (*self.batch_shape, raw.shape[-1]):
+            tensor = tensor[..., None, :]
+        if not (constraint.check(tensor) and torch.isfinite(tensor).all() and (tensor > 0.0).all()):
+            allowed = f"finite, positive and as its constraint {constraint} allows"
+            raise _out_of_bounds(name, value, allowed)
+        if self._strict_init:  # else samples are loaded, and their number becomes a batch dimension
+            try:
+                tensor = tensor.expand_as(raw)
+            except RuntimeError as error:
+                shape = tuple(self.batch_shape)
+                each = f", or with {self.depth + 1} at its end, one for each layer"
+                raise InputError(
+                    f"{name} must be a number or of the batch shape {shape}{each}, got shape "
+                    f"{tuple(tensor.shape)}"
+                ) from error
+        inverse = constraint.inverse_transform(tensor)
+        if not torch.isfinite(inverse).all():
+            allowed = f"inside of its constraint {constraint}, not on its bound"
+            raise _out_of_bounds(name, value, f"{allowed}, where it could not be trained")
+        self.initialize(**{f"raw_{name}": inverse})
+
+    # --- evaluation -------------------------------------------------------------------------------
+
+    def forward(
+        self,
+        x1: Tensor,
+        x2: Tensor,
+        diag: bool = False,
+        last_dim_is_batch: bool = False,
+        **params: Any,
+    ) -> Tensor:
+        """The kernel matrix (..., n, m) of points (..., n, d) and (..., m, d), or its diagonal."""
+        if last_dim_is_batch:
+            raise InputError(
+                "last_dim_is_batch=True is not supported (GPyTorch is removing it): give the "
+                "kernel a batch_shape, and the inputs a batch dimension"
+            )
+        if x1.shape[-1] == 0:
+            raise InputError(f"x1 must have at least one feature, got shape {tuple(x1.shape)}")
+        evaluate = type(self)._evaluate
+        # torch.compile may be at work, and cannot look into compiled loops
+        if "torch._dynamo" in sys.modules:
+            evaluate = torch.compiler.disable(evaluate)
+        # half precision would be too coarse for distances
+        with torch.autocast(x1.device.type, enabled=False):
+            result: Tensor = evaluate(self, x1, x2, diag)
+        return result
+
+    def _evaluate(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
+        same = autograd.same_points(x1, x2)
+        dtype = torch.promote_types(
+            torch.promote_types(x1.dtype, x2.dtype), self.raw_weight_var.dtype
+        )
+        # half precision is computed as single, integers as the parameters
+        inside = torch.promote_types(dtype, torch.float32)
+        x1, x2, weight_var, bias_var = (
+            part.to(inside) for part in (x1, x2, self.weight_var, self.bias_var)
+        )
+        if self.has_lengthscale:
+            x1, x2 = x1 / self.lengthscale, x2 if same else x2 / self.lengthscale
+        weight_var, bias_var = (
+            part[..., 0, :].expand(*part.shape[:-2], self.depth + 1)
+            for part in (weight_var, bias_var)
+        )
+        if not autograd.transformed():
+            for name, value in (("weight_var", weight_var), ("bias_var", bias_var)):
+                # an optimiser has stepped over a bound that is not a transformation
+                if (value < 0.0).any():
+                    raise NegativeVarianceError(
+                        f"{name} must not be negative, got {value.detach().min().item():.3g}"
+                    )
+        network = autograd.Network(self._units, self.kind == "ntk")
+        try:
+            if diag:
+                return autograd.diagonal(
+                    network, x1, None if same else x2, weight_var, bias_var, dtype
+                )
+            return autograd.matrix(network, x1, x1 if same else x2, weight_var, bias_var, dtype)
+        except autograd.OverflowingPointError as error:
+            (name,) = error.args
+            largest = (x1 if name == "x1" else x2).detach().abs().max().item()
+            weight, type_ = weight_var.detach().max().item(), str(dtype).removeprefix("torch.")
+            raise OverflowingKernelError(
+                f"the kernel of {name} with itself overflows {type_} at depth {self.depth}: {name} "
+                f"has entries up to {largest:.3g}, and weight_var is {weight:.3g}; scale the "
+                "features to the size of one, or choose a smaller weight_var or depth"
+            ) from None
+
+
+def as_shape(name: str, value: Any) -> torch.Size:
+    """A batch shape, checked."""
+    with contextlib.suppress(TypeError):
+        shape = torch.Size(value)
+        if all(size >= 0 for size in shape):
+            return shape
+    raise InputError(f"{name} must be a torch.Size or another sequence of sizes, got {value!r}")
+
+
+def _out_of_bounds(name: str, value: Any, allowed: str) -> ConstraintError:
+    return ConstraintError(
+        f"{name} must be {allowed}, got {value!r}, which is out of bounds of "
+        "its current constraints"
+    )
+
+
+def _first(constraint: Any, value: Any) -> Any:
+    """The first value of a parameter: the ``initial_value`` of its constraint comes before what is
+    given.
+    """
+    if not isinstance(constraint, Interval) or constraint.initial_value is None:
+        return value
+    return constraint.transform(constraint.initial_value)
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    """Variances as a tensor of real numbers: one number, or one for each batch."""
+    if isinstance(value, list | tuple | np.ndarray) and np.ndim(value):
+        value = torch.from_numpy(np.array(_validation.real_array(name, value), dtype=np.float64))
+    elif not torch.is_tensor(value):
+        value = _validation.real(name, value, low=0.0, high=_validation.LARGEST_VARIANCE)
+    return torch.as_tensor(value, dtype=torch.float64 if not torch.is_tensor(value) else None)
+
+
+def _zeros(name: str, value: Any) -> bool:
+    """Whether all variances are zero; not only some."""
+    zero = _tensor(name, value) == 0.0
+    if zero.any() and not zero.all():
+        raise InputError(
+            f"{name} must be positive for all batches, or 0 for all (no biases), got {value!r}"
+        )
+    return bool(zero.all())

@@ -1,0 +1,221 @@
+"""A whole network as one function of the distance, for points that all take the same way.
+
+Points of one length (or any points, without biases) see ``u ↦ u_L``, and ``t_L`` for a tangent
+kernel, whatever the depth. That function is a short series, of which there are two: ``collapsed``
+is good for every distance, to full relative accuracy; a ``Curve`` only on the interval of half
+angles that nearly all pairs of a data set lie in, with half the terms, and takes the others through
+the layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mnngp._system.compiled import compiled
+from mnngp._typing import Array, Matrix, Vector
+from mnngp.activations.chebyshev import HALF_RANGE, Series
+from mnngp.errors import MnngpError
+from mnngp.kernels import strips
+from mnngp.kernels.forward import STRIP, Way, advance, wanted, way_of
+from mnngp.kernels.layout import Panel
+from mnngp.kernels.pointwise import Step, behind
+from mnngp.kernels.program import TOLERANCE, one_step, pack, padded, side
+from mnngp.kernels.strips import Program, Side, chebyshev
+from mnngp.networks.network import Network
+
+Window = tuple[float, float]
+_FLOAT = np.dtype(np.float64)
+_GROUP = 16  # pairs that are taken through the layers together
+# A series to rounding; a little less where rounding itself, after a hundred layers, does not die
+# out.
+_FITS = ((1e-15, 64), (1e-14, 128), (1e-13, 256))
+
+
+@compiled
+def through_layers(program: Program, row: Side, cols: Side, way: Way) -> None:
+    """Distances through all layers, in place, with their tangents."""
+    for start in range(0, way.u.shape[1], _GROUP):
+        stop = min(start + _GROUP, way.u.shape[1])
+        way.t[0, start:stop] = 0.0
+        some = Way(
+            way.u[:, start:stop],
+            way.t[:, start:stop],
+            way.value[:, start:stop],
+            way.slope[:, start:stop],
+            way.second[:, start:stop],
+            way.work[:, start:stop],
+        )
+        advance(program, row, cols, 0, 0, some, 0)
+
+
+class OneWay:
+    """The way of one point, which stands for all, through the layers."""
+
+    def __init__(self, steps: Sequence[Step], *, tangent: bool) -> None:
+        self.tangent = tangent
+        self.program = pack(steps, _FLOAT, tangent=tangent)
+        self.row = side(steps, np.empty((1, 0)), np.ones(1), slice(0, 1))
+        # with as many columns as are taken at a time: they are all the same
+        self.cols = Side(*(np.repeat(part, _GROUP, axis=-1) for part in self.row))
+
+    def __call__(self, u: Vector) -> tuple[Vector, Vector]:
+        """Distances and tangents behind the network, for distances before it."""
+        way = way_of(np.zeros((8, len(u))), 1, len(u))
+        way.u[0] = u
+        through_layers(self.program, self.row, self.cols, way)
+        return way.u[0], way.t[0]
+
+
+def collapsed(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> Program | None:
+    """Make one step of many; None where that does not work or pay.
+
+    u_L is stored as the series of ``s / s_L`` in s = √u (and in √(1-u) on the far side): the
+    reciprocal, because it is nearly a straight line at any depth, where s_L itself has a pole just
+    outside of the interval.
+    """
+    run = OneWay(steps, tangent=tangent)
+
+    def shrinkage(u: Vector) -> Vector:
+        distance = run(u)[0]
+        if not distance.all():
+            raise MnngpError("distances underflow")
+        return np.sqrt(u / distance)
+
+    def near(s: Vector) -> Vector:
+        return np.square(s)
+
+    def far(c: Vector) -> Vector:
+        return 1.0 - np.square(c)
+
+    found = []
+    try:
+        for first, to_u in ((strips.G, near), (strips.H, far)):
+            series = _fit(lambda s, f=to_u: shrinkage(f(s)), dtype)  # type: ignore[misc]
+            if np.abs(series).max() ** 2 > 1e-8 * np.finfo(dtype).max:
+                return None  # the squared series would overflow
+            found.append((first, series))
+            if tangent:
+                series = _fit(lambda s, f=to_u: run(f(s))[1], dtype)  # type: ignore[misc]
+                found.append((first + strips.G_SLOPE - strips.G, series))
+    except MnngpError:
+        return None
+    return one_step(found, 2.0 / float(HALF_RANGE), dtype)
+
+
+def _fit(function: Callable[[Vector], Vector], dtype: np.dtype[Any]) -> Vector:
+    return Series.fit(function, HALF_RANGE, tolerance=TOLERANCE[dtype], most=128).coefficients
+
+
+@compiled
+def to_entries(
+    angles: Array,
+    out: Array,
+    panel: Panel,
+    chart: tuple[Array, float, float],
+    layers: tuple[Program, Side, Side],
+    affine: tuple[float, float],
+) -> None:
+    """Half angles to ``offset + factor · u_L``, or ``… t_L``; ``out`` may be ``angles``.
+
+    ``chart`` are a series and ``2x = stretch · φ - shift`` for its variable; where that is not in
+    [-2, 2] pairs go through the ``layers``.
+    """
+    series, stretch, shift = chart
+    program, row, cols = layers
+    offset, factor = affine
+    buffer, far = np.empty((3, STRIP)), np.empty((8, STRIP))
+    for left in range(panel.begin, panel.end, STRIP):
+        right = min(left + STRIP, panel.end)
+        for i in range(panel.first, panel.last):
+            diagonal = i + panel.row_shift - panel.col_shift
+            start, stop = wanted(left, right, diagonal, panel.part)
+            width = stop - start
+            if width <= 0:
+                continue
+            angle = angles[i, start:stop]
+            x, value = buffer[0, :width], buffer[1, :width]
+            outside = 0
+            for j in range(width):
+                x[j] = stretch * angle[j] - shift
+            for j in range(width):
+                outside += 1 if abs(x[j]) > 2.0 else 0
+            chebyshev(x, series, value, buffer[2, :width])
+            if outside > 0:
+                way = way_of(far, 1, outside)
+                count = 0
+                for j in range(width):
+                    if abs(x[j]) > 2.0:
+                        way.u[0, count] = math.sin(angle[j]) ** 2
+                        count += 1
+                through_layers(program, row, cols, way)
+                found = way.t[0] if program.tangent else way.u[0]
+                count = 0
+                for j in range(width):
+                    if abs(x[j]) > 2.0:
+                        value[j] = found[count]
+                        count += 1
+            for j in range(width):
+                out[i, start + j] = offset + factor * value[j]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """What a network makes of the half angle between two points of one length: u_L, or t_L."""
+
+    chart: tuple[Vector, float, float]
+    layers: tuple[Program, Side, Side]
+    diagonal: float  # t_L of a point with itself; one without tangents
+
+    @property
+    def tangent(self) -> bool:
+        return self.layers[0].tangent
+
+    def correlations(
+        self, angles: Matrix, out: Matrix, *, contraction: float = 1.0, panel: Panel | None = None
+    ) -> None:
+        """The network's correlations (see ``evaluate``), from half angles."""
+        if self.tangent:
+            self._run(angles, out, panel, (0.0, 1.0 / self.diagonal))
+        else:
+            self._run(angles, out, panel, (1.0, -2.0 / contraction))
+
+    def distances(self, angles: Matrix, out: Matrix) -> None:
+        """u_L."""
+        self._run(angles, out, None, (0.0, 1.0))
+
+    def _run(
+        self, angles: Matrix, out: Matrix, panel: Panel | None, affine: tuple[float, float]
+    ) -> None:
+        block = panel or Panel(0, angles.shape[0], 0, angles.shape[1])
+        to_entries(angles, out, block, self.chart, self.layers, affine)
+
+
+@lru_cache(maxsize=32)
+def curve(network: Network, square_length: float, interval: Window) -> Curve:
+    """The curve of a network for points of this length, a series on the interval."""
+    steps, point = behind(np.array([square_length]), network.blocks)
+    run, (low, high) = OneWay(steps, tangent=network.tangent), interval
+    series = None
+    for tolerance, most in _FITS:
+        try:
+            series = Series.fit(
+                lambda rest: run(np.sin(low + rest) ** 2)[int(network.tangent)],
+                high - low,
+                tolerance=tolerance,
+                most=most,
+            )
+            break
+        except MnngpError:
+            continue
+    stretch = 4.0 / (high - low)
+    # Without a series everything is outside of the interval, and goes through the layers.
+    shift = stretch * low + 2.0 if series is not None else math.inf
+    coefficients = np.zeros(2) if series is None else padded(series.coefficients)
+    diagonal = float(point.tangent[0]) if network.tangent else 1.0
+    return Curve((coefficients, stretch, shift), (run.program, run.row, run.cols), diagonal)
