@@ -131,9 +131,7 @@ def _fit(value: float, width: int, form: str) -> str:
 
 
 def _print(found: Study) -> None:
-    """The tables: one for covariances, one for tangent kernels, one for training, and the
-    exponents.
-    """
+    """The tables of covariances, tangent kernels and training, and the exponents."""
     typer.echo(
         "Covariances of the outputs (score: largest error in standard errors; printed: for "
         "eq. (20) as printed)"

@@ -114,10 +114,8 @@ def _run(
     from mnngp.experiments.protocol import Protocol
     from mnngp.experiments.store import Store
 
-    protocol, on_cluster = (
-        Protocol.load(config),
-        any(value is not None for value in cluster.values()),
-    )
+    protocol = Protocol.load(config)
+    on_cluster = any(value is not None for value in cluster.values())
     # Without its data, or what it needs, a sweep cannot begin, and leaves no store behind.
     if any(family.kind == "finite" for family in protocol.families):
         finite.require_torch()
@@ -218,13 +216,12 @@ class Display(Watcher):
             self._say(" · ".join(self._facts()))
 
     def waiting(self, cells: int) -> None:
-        phase = f"another process is computing the last {cells:,} cells"
-        if self.live is None and self.phase != phase:
-            self._say(phase)
-        self.phase = phase
+        self._waits(f"another process is computing the last {cells:,} cells")
 
     def no_workers(self) -> None:
-        phase = "the cluster has no workers yet; waiting for some"
+        self._waits("the cluster has no workers yet; waiting for some")
+
+    def _waits(self, phase: str) -> None:
         if self.live is None and self.phase != phase:
             self._say(phase)
         self.phase = phase
@@ -251,10 +248,8 @@ class Display(Watcher):
         seconds = time.monotonic() - self.started
         if self.ours and seconds > 0.0:
             rate = self.ours / seconds
-            facts += [
-                f"{rate:.3g} a second",
-                f"{_duration((self.total - len(self.cells)) / rate)} left",
-            ]
+            left = _duration((self.total - len(self.cells)) / rate)
+            facts += [f"{rate:.3g} a second", f"{left} left"]
         if self.failed:
             facts.append(f"{len(self.failed):,} failed")
         best = self._best()

@@ -62,8 +62,9 @@ def scatter(
     line: Figure | None = None,
     **more: Any,
 ) -> Figure:
-    """Points of one colour in a panel: markers, a line, or both. Colours are legible on white and
-    on black, and never the only difference.
+    """Points of one colour in a panel: markers, a line, or both.
+
+    Colours are legible on white and on black, and never the only difference.
     """
     parts = {"lines": line, "markers": marker}
     trace: Figure = {"type": "scatter", "x": x, "y": y, **axes(panel)}
