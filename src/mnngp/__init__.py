@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         LeakyReLU,
         Maxout,
         ReLU,
-        TabulatedMaxout,
         Tanh,
     )
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, load
@@ -51,7 +50,6 @@ _HOME = {
         "Erf",
         "Tanh",
         "GELU",
-        "TabulatedMaxout",
     ),
     "mnngp.kernels": ("MaxoutKernel", "NetworkKernel"),
     "mnngp.estimators": ("MaxoutGPClassifier", "MaxoutGPRegressor", "load"),
@@ -72,7 +70,6 @@ __all__ = [
     "MaxoutKernel",
     "NetworkKernel",
     "ReLU",
-    "TabulatedMaxout",
     "Tanh",
     "__version__",
     "activations",

@@ -10,7 +10,7 @@ from sklearn.datasets import load_wine
 
 import mnngp
 from mnngp.estimators import model_file
-from mnngp.experiments import demo
+from mnngp.experiments import demonstration as demo
 from mnngp.experiments.protocol import Protocol
 from mnngp.experiments.store import Store
 from tests.commands.running import run

@@ -9,9 +9,9 @@ from mnngp import (
     MaxoutKernel,
     NetworkKernel,
     ReLU,
-    TabulatedMaxout,
     Tanh,
 )
+from mnngp.experiments.tabulated import TabulatedMaxout
 
 MIXED = [Maxout(4), Maxout(1), LeakyReLU(0.3), Abs(), ReLU()]
 SMOOTH = [Maxout(3), Erf(), GELU(), Maxout(2)]

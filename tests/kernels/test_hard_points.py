@@ -10,10 +10,10 @@ from mnngp import (
     MaxoutKernel,
     NetworkKernel,
     ReLU,
-    TabulatedMaxout,
     Tanh,
 )
 from mnngp.errors import ScaleError
+from mnngp.experiments.tabulated import TabulatedMaxout
 from mnngp.kernels.points import Points
 from tests import plain
 

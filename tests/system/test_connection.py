@@ -499,10 +499,10 @@ def test_memory_of_workers_without_a_limit(cluster):
 def test_a_scheduler_is_stopped_in_a_sweep(cluster, tmp_path):
     """What is finished is kept; nobody else waits for what was not."""
     from mnngp import data
-    from mnngp.experiments import cluster as sweeps
+    from mnngp.experiments import dask_runner as sweeps
     from mnngp.experiments.protocol import Protocol
-    from mnngp.experiments.runner import Watcher
     from mnngp.experiments.store import Store
+    from mnngp.experiments.watcher import Watcher
 
     file = tmp_path / "run.toml"
     file.write_text(SWEEP)

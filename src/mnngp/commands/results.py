@@ -74,7 +74,7 @@ def table(
         style = style or next(
             (known for known, suffix in _SUFFIXES.items() if suffix == output.suffix.lower()), None
         )
-    from mnngp.experiments import selection, tables
+    from mnngp.experiments import comparison, rendering, selection
     from mnngp.experiments.store import Store
 
     with Store.open(run) as store:
@@ -91,13 +91,13 @@ def table(
             "the first N repeats",
             err=True,
         )
-    lines = tables.lines(rows, ranks=ranks, missing=missing)
+    lines = comparison.lines(rows, ranks=ranks, missing=missing)
     if as_json:
-        text = json.dumps([tables.record(line) for line in lines])
+        text = json.dumps([comparison.record(line) for line in lines])
     elif style in (None, "text") and output is None and sys.stdout.isatty():
-        text = tables.as_text(lines, shutil.get_terminal_size().columns).rstrip("\n")
+        text = rendering.as_text(lines, shutil.get_terminal_size().columns).rstrip("\n")
     else:
-        text = tables.render(lines, style or "text").rstrip("\n")
+        text = rendering.render(lines, style or "text").rstrip("\n")
     if output is None:
         typer.echo(text)
     else:

@@ -39,7 +39,7 @@ from mnngp.kernels import sphere
 from mnngp.kernels.points import Points
 
 Labels = NDArray[np.int64]
-Step = Callable[..., None]  # is called now and then, and raises if somebody wants the sweep to end
+Stop = Callable[..., None]  # is called now and then, and raises if somebody wants the sweep to end
 Outcome = dict[str, Any]  # the fields of a result that are not known before
 _CLASSES = 10
 # bytes of angles that are kept for all networks of a split; more are computed for each anew
@@ -82,7 +82,7 @@ class Prepared:
         )
 
     def outcomes(
-        self, groups: Sequence[Group], step: Step
+        self, groups: Sequence[Group], step: Stop
     ) -> Iterator[tuple[Group, int, Outcome, float]]:
         """Compute the cells of some groups: each with its depth, its outcome and its seconds.
 
@@ -200,7 +200,7 @@ class _Infinite:
         self.points = sphere.on_sphere(points, sphere.window(others[0], points), keep=keep)
         self.others = [self.points.beside(some, keep=keep) for some in others]
 
-    def cell(self, group: Group, depth: int, step: Step) -> Outcome:
+    def cell(self, group: Group, depth: int, step: Stop) -> Outcome:
         """Fit, predict and score."""
         posterior = self._posterior(group, depth, step)
         mean = self._mean(posterior, step)
@@ -209,7 +209,7 @@ class _Infinite:
         noise = {"noise_var": float(posterior.noise_var[0]), "attempts": posterior.report.attempts}
         return self.images.scores(mean) | noise
 
-    def _posterior(self, group: Group, depth: int, step: Step) -> Posterior:
+    def _posterior(self, group: Group, depth: int, step: Stop) -> Posterior:
         return Posterior(
             group.kernel(depth),
             self.points,
@@ -219,7 +219,7 @@ class _Infinite:
             progress=step,
         )
 
-    def _mean(self, posterior: Posterior, step: Step) -> Matrix:
+    def _mean(self, posterior: Posterior, step: Stop) -> Matrix:
         """The posterior means at the other images, a chunk of them at a time."""
         means, size = [], posterior.inverse.chunk_size
         for some in self.others:
@@ -245,7 +245,7 @@ class _Finite:
             for which in (1, 2)
         )
 
-    def cells(self, groups: Sequence[Group], step: Step) -> list[Outcome]:
+    def cells(self, groups: Sequence[Group], step: Stop) -> list[Outcome]:
         """Train networks of one shape together, and score each."""
         first = groups[0]
         if first.training is None or first.width is None:

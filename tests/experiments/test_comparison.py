@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mnngp.errors import InputError
-from mnngp.experiments import selection, tables
+from mnngp.experiments import comparison, rendering, selection
 from mnngp.experiments.paper import published, table1
 from mnngp.experiments.selection import Spread
 from tests.made_up import failure, grid, result
@@ -70,10 +70,10 @@ def test_ties_go_to_the_log_loss_and_then_to_the_order():
 
 def test_the_order_in_which_cells_were_finished_does_not_matter():
     results = small(activations=("maxout", "relu"), sizes=(100, 500))
-    expected = tables.as_csv(tables.lines(selection.rows(results), ranks=True))
+    expected = rendering.as_csv(comparison.lines(selection.rows(results), ranks=True))
     for seed in range(5):
         random.Random(seed).shuffle(results)
-        assert tables.as_csv(tables.lines(selection.rows(results), ranks=True)) == expected
+        assert rendering.as_csv(comparison.lines(selection.rows(results), ranks=True)) == expected
 
 
 def test_rows_of_maxout_are_over_all_ranks_and_of_each():
@@ -125,7 +125,7 @@ def test_only_complete_candidates_count():
     assert row.best.setting not in (best.setting, worst.setting)
     nothing = only([failure("no")])
     assert nothing.best is None
-    assert tables.lines([nothing])[0].ours is None
+    assert comparison.lines([nothing])[0].ours is None
 
 
 def test_a_run_under_way_by_its_first_repeats():
@@ -186,25 +186,29 @@ def test_the_papers_table_is_a_copy():
 def test_difference_in_standard_errors():
     accuracies = (0.930, 0.934, 0.938)
     row = only([result(repeat=r, test_accuracy=a) for r, a in enumerate(accuracies)])
-    (line,) = tables.lines([row])
+    (line,) = comparison.lines([row])
     deviation = np.std(accuracies, ddof=1)
     assert line.difference == pytest.approx(-0.001, abs=1e-12)
     assert line.standard_error == pytest.approx(deviation * math.sqrt(1 / 3 + 1 / 20))
     assert line.in_standard_errors == pytest.approx(-0.001 / line.standard_error)
     relu = only([replace(one, activation="relu", rank=None) for one in row.best.results])
     # Lee et al.: one split
-    assert tables.lines([relu])[0].standard_error == pytest.approx(deviation * math.sqrt(1 / 3 + 1))
-    single = tables.lines([only([result(test_accuracy=0.9)])])[0]
+    assert comparison.lines([relu])[0].standard_error == pytest.approx(
+        deviation * math.sqrt(1 / 3 + 1)
+    )
+    single = comparison.lines([only([result(test_accuracy=0.9)])])[0]
     assert single.standard_error == pytest.approx(0.003 * math.sqrt(1 + 1 / 20))
     # no spread at all
-    assert tables.lines([only([result(repeat=r) for r in range(3)])])[0].in_standard_errors is None
+    assert (
+        comparison.lines([only([result(repeat=r) for r in range(3)])])[0].in_standard_errors is None
+    )
 
 
 @pytest.mark.parametrize(("accuracy", "agrees"), [(0.9399, True), (0.9301, True), (0.9449, False)])
 def test_agreement_is_five_thousandths_or_three_standard_errors(accuracy, agrees):
-    (line,) = tables.lines([only([result(test_accuracy=accuracy)])])
+    (line,) = comparison.lines([only([result(test_accuracy=accuracy)])])
     assert line.agrees is agrees  # one repeat: a standard error of 0.0024
-    (line,) = tables.lines(
+    (line,) = comparison.lines(
         [only([result(repeat=r, test_accuracy=accuracy + d) for r, d in enumerate((-0.02, 0.02))])]
     )
     assert line.agrees is True
@@ -214,17 +218,17 @@ def test_the_tangent_kernel_and_other_data_have_no_row_in_the_paper():
     rows = selection.rows(
         [result(kind="ntk"), result(activation="gelu", rank=None), result(dataset="digits")]
     )
-    lines = tables.lines(rows)
+    lines = comparison.lines(rows)
     assert [line.network for line in lines] == ["maxout", "GELU", "maxout, tangent kernel"]
     assert all(line.paper is None for line in lines)
-    assert "paper" not in tables.as_text(lines)
-    assert "in s.e." not in tables.as_markdown(lines)
+    assert "paper" not in rendering.as_text(lines)
+    assert "in s.e." not in rendering.as_markdown(lines)
 
 
 def test_the_papers_rows_that_were_not_run():
     rows = selection.rows(small(sizes=(500,), activations=("maxout", "relu")))
-    assert len(tables.lines(rows)) == 2
-    lines = tables.lines(rows, missing=True)
+    assert len(comparison.lines(rows)) == 2
+    lines = comparison.lines(rows, missing=True)
     assert len(lines) == 24
     assert [line.network for line in lines if line.n_train == 500] == [
         "maxout",
@@ -233,12 +237,12 @@ def test_the_papers_rows_that_were_not_run():
         "maxout, finite width",
     ]
     assert sum(line.ours is not None for line in lines) == 2
-    assert len(tables.lines(rows, ranks=True)) == 4
+    assert len(comparison.lines(rows, ranks=True)) == 4
 
 
 def test_csv_holds_every_number():
-    lines = tables.lines(selection.rows(small(activations=("maxout", "relu"))), ranks=True)
-    read = list(csv.DictReader(io.StringIO(tables.as_csv(lines))))
+    lines = comparison.lines(selection.rows(small(activations=("maxout", "relu"))), ranks=True)
+    read = list(csv.DictReader(io.StringIO(rendering.as_csv(lines))))
     assert len(read) == len(lines) == 4
     for line, row in zip(lines, read, strict=True):
         assert float(row["test_accuracy"]) == line.ours.mean
@@ -248,31 +252,35 @@ def test_csv_holds_every_number():
     assert float(read[0]["difference_in_standard_errors"]) == lines[0].in_standard_errors
     assert read[1]["network"] == "maxout, rank 2"
     assert read[1]["difference"] == ""
-    assert len(tables.as_csv([]).splitlines()) == 1
-    assert json.loads(json.dumps(tables.record(lines[0]), allow_nan=False))["repeats"] == 3
+    assert len(rendering.as_csv([]).splitlines()) == 1
+    assert json.loads(json.dumps(comparison.record(lines[0]), allow_nan=False))["repeats"] == 3
 
 
 @pytest.mark.parametrize("width", [None, 60, 80, 100, 140, 200])
 def test_text_never_loses_a_digit(width):
-    lines = tables.lines(
+    lines = comparison.lines(
         selection.rows(small(sizes=(100, 50000), activations=("maxout", "relu"))), missing=True
     )
-    text = tables.as_text(lines, width)
+    text = rendering.as_text(lines, width)
     assert "…" not in text
     for line in lines:
         assert line.paper.model in text
-        assert line.ours is None or tables.spread(line.ours) in text
+        assert line.ours is None or rendering.spread(line.ours) in text
     assert max(map(len, text.splitlines())) <= (width or 200)
 
 
 def test_text_without_results():
-    assert tables.as_text([]) == "No cell is finished yet.\n"
-    text = tables.as_text(tables.lines(selection.rows([failure("no"), result(depth=9)], repeats=2)))
+    assert rendering.as_text([]) == "No cell is finished yet.\n"
+    text = rendering.as_text(
+        comparison.lines(selection.rows([failure("no"), result(depth=9)], repeats=2))
+    )
     assert (
         "MNIST, 1,000, maxout: of 2 candidates 1 failed and 1 not yet with all 2 repeats, left out"
         in text
     )
-    assert "one repeat shows no s" in tables.as_text(tables.lines(selection.rows([result()])))
+    assert "one repeat shows no s" in rendering.as_text(
+        comparison.lines(selection.rows([result()]))
+    )
 
 
 def inaccurate(**changes):
@@ -292,8 +300,8 @@ def inaccurate(**changes):
 
 @pytest.mark.parametrize("width", [None, 60])
 def test_accuracies_that_are_less_accurate_than_usual_are_marked(width):
-    lines = tables.lines(selection.rows([*inaccurate(activation="tanh", rank=None), *small()]))
-    text = " ".join(tables.as_text(lines, width).split())
+    lines = comparison.lines(selection.rows([*inaccurate(activation="tanh", rank=None), *small()]))
+    text = " ".join(rendering.as_text(lines, width).split())
     assert "† 0.9350 ± 0.0000" in text
     assert text.count("†") == 2  # the number and its note
     assert (
@@ -307,10 +315,10 @@ def test_accuracies_that_are_less_accurate_than_usual_are_marked(width):
 
 
 def test_marks_in_every_format():
-    (line,) = tables.lines(selection.rows(inaccurate()))
-    assert "| † 0.9350 ± 0.0000 |" in tables.as_markdown([line])
-    assert r"& $^\dagger$ 0.9350 $\pm$ 0.0000 &" in tables.as_latex([line])
-    (row,) = csv.DictReader(io.StringIO(tables.as_csv([line])))
+    (line,) = comparison.lines(selection.rows(inaccurate()))
+    assert "| † 0.9350 ± 0.0000 |" in rendering.as_markdown([line])
+    assert r"& $^\dagger$ 0.9350 $\pm$ 0.0000 &" in rendering.as_latex([line])
+    (row,) = csv.DictReader(io.StringIO(rendering.as_csv([line])))
     assert (row["warning"], row["warned"], row["inaccurate"], row["candidates"]) == (
         "the series ends early & more",
         "2",
@@ -318,23 +326,23 @@ def test_marks_in_every_format():
         "2",
     )
     assert float(row["test_accuracy"]) == pytest.approx(0.935)
-    (plain,) = tables.lines(selection.rows([result()]))
+    (plain,) = comparison.lines(selection.rows([result()]))
     assert [
-        tables.record(plain)[name] for name in ("warning", "warned", "inaccurate", "raised")
+        comparison.record(plain)[name] for name in ("warning", "warned", "inaccurate", "raised")
     ] == [None, 0, 0, 0]
-    assert "†" not in tables.as_text([plain])
+    assert "†" not in rendering.as_text([plain])
 
 
 def test_a_rank_of_its_own_has_its_own_mark():
     rows = selection.rows(
         [*inaccurate(rank=3), *(replace(one, rank=2, warning=None) for one in inaccurate())]
     )
-    marked = {row.rank: tables.marked(row.best).startswith("†") for row in rows}
+    marked = {row.rank: rendering.marked(row.best).startswith("†") for row in rows}
     assert marked == {None: False, 2: False, 3: True}
     assert (
         sum(
             note.startswith("† MNIST, 1,000, maxout, rank 3: ")
-            for note in tables.notes(tables.lines(rows, ranks=True))
+            for note in rendering.notes(comparison.lines(rows, ranks=True))
         )
         == 1
     )
@@ -342,25 +350,25 @@ def test_a_rank_of_its_own_has_its_own_mark():
 
 def test_noise_that_was_raised_is_told_without_a_mark():
     cells = [result(repeat=r, attempts=1 + r, noise_var=10.0 ** (r - 10)) for r in range(3)]
-    (line,) = tables.lines(selection.rows(cells))
-    text = tables.as_text([line])
+    (line,) = comparison.lines(selection.rows(cells))
+    text = rendering.as_text([line])
     assert (
         "MNIST, 1,000, maxout: noise variance raised to 1e-8, for a matrix that can be factored, "
         "in 2 of 3 repeats" in text
     )
     assert "†" not in text
-    assert (tables.record(line)["raised"], tables.record(line)["noise_var"]) == (2, 1e-8)
+    assert (comparison.record(line)["raised"], comparison.record(line)["noise_var"]) == (2, 1e-8)
 
 
 def test_markdown():
-    lines = tables.lines(selection.rows([result(dataset="a|b*<c>\n_d")]))
-    head, rule, row, *_ = tables.as_markdown(lines).splitlines()
+    lines = comparison.lines(selection.rows([result(dataset="a|b*<c>\n_d")]))
+    head, rule, row, *_ = rendering.as_markdown(lines).splitlines()
     assert row.startswith(r"| a\|b\*\<c\> \_d | 1,000 | maxout | 4-5-0.34-4.83 | 0.9350 |")
     assert len({len(re.split(r"(?<!\\)\|", text)) for text in (head, rule, row)}) == 1
 
 
 def test_latex():
-    lines = tables.lines(
+    lines = comparison.lines(
         selection.rows(
             [
                 *small(sizes=(100, 500)),
@@ -371,7 +379,7 @@ def test_latex():
             ]
         )
     )
-    text = tables.as_latex(lines)
+    text = rendering.as_latex(lines)
     assert r"50\% \& \textbackslash{}emph\{x\}\_1 \#\$\textasciitilde{}\textasciicircum{} &" in text
     assert all(
         text.count(command) == 1
@@ -393,7 +401,7 @@ def test_latex():
         len(
             re.findall(
                 "(?m)^%",
-                tables.as_latex(tables.lines(selection.rows([failure("", dataset="a\nb")]))),
+                rendering.as_latex(comparison.lines(selection.rows([failure("", dataset="a\nb")]))),
             )
         )
         == 2
@@ -404,14 +412,14 @@ def test_formats():
     with pytest.raises(
         InputError, match="format must be one of 'text', 'csv', 'markdown', 'latex', got 'word'"
     ):
-        tables.render([], "word")
-    lines = tables.lines(selection.rows([result()]))
-    assert tables.render(lines) == tables.as_text(lines)
-    assert tables.render(lines, "latex") == tables.as_latex(lines)
+        rendering.render([], "word")
+    lines = comparison.lines(selection.rows([result()]))
+    assert rendering.render(lines) == rendering.as_text(lines)
+    assert rendering.render(lines, "latex") == rendering.as_latex(lines)
 
 
 def test_signs():
-    assert [tables.signed(value, 1) for value in (0.04, -0.04, 1.25, -3.0, None)] == [
+    assert [rendering.signed(value, 1) for value in (0.04, -0.04, 1.25, -3.0, None)] == [
         "0.0",
         "0.0",
         "+1.2",

@@ -20,8 +20,9 @@ from mnngp import data
 from mnngp.commands.app import app
 from mnngp.errors import InputError
 from mnngp.experiments import runner
+from mnngp.experiments.database import StoreError
 from mnngp.experiments.protocol import Protocol
-from mnngp.experiments.store import Store, StoreError
+from mnngp.experiments.store import Store
 
 BIN = Path(sys.executable).parent
 CONFIG = """

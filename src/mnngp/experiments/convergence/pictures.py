@@ -1,6 +1,4 @@
-"""The picture of the experiment on convergence. It needs Matplotlib (``pip install
-"mnngp[experiments]"``).
-"""
+"""The picture of the convergence study; it needs Matplotlib (``mnngp[experiments]``)."""
 
 from __future__ import annotations
 
@@ -9,10 +7,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import norm
 
-from mnngp.finite.convergence import Agreement
-from mnngp.finite.descent import DescentAgreement
-from mnngp.finite.study import ANGLES, PLACES, Study
+from mnngp.experiments.convergence.covariances import Agreement
+from mnngp.experiments.convergence.descents import DescentAgreement
+from mnngp.experiments.convergence.study import ANGLES, PLACES, Study
 from mnngp.plots import STYLE, new_figure
 
 if TYPE_CHECKING:
@@ -25,13 +24,12 @@ GREY = "#777777"
 
 
 def convergence(study: Study) -> Figure:
-    """All of it: errors against width, the outputs' distribution, tangent kernels, and networks in
-    training.
+    """Draw errors against width, the outputs' distribution, tangent kernels, and training.
 
     Parameters
     ----------
     study : Study
-        As ``mnngp.finite.study`` returns it. Parts that it has nothing for are left out, and so are
+        As ``convergence_study`` returns it. Parts that it has nothing for are left out, and so are
         numbers that are not finite.
 
     Returns
@@ -66,53 +64,34 @@ def convergence(study: Study) -> Figure:
 
 
 def _errors(ax: Axes, rows: Sequence[Any], title: str) -> None:
-    """Relative squared errors against width, with bars of two standard errors, and a line of slope
-    -1.
-    """
+    """Relative squared errors with bars of two standard errors, and a line of slope -1."""
     # The scale comes first: an axis without points cannot be made logarithmic afterwards.
     ax.set(title=title, xlabel="width", ylabel="relative squared error", xscale="log", yscale="log")
     kinds = _kinds(rows)
     for (rank, depth), group in kinds.items():
-        style = _style(kinds, rank, depth)
         chosen = [
-            row
+            (row.width, row.squared_error, 2.0 * row.squared_error_std)
             for row in group
             if _drawable(row.squared_error) and np.isfinite(row.squared_error_std)
         ]
-        values, errors = (
-            np.array([getattr(row, name) for row in chosen])
-            for name in ("squared_error", "squared_error_std")
-        )
-        below = np.minimum(2.0 * errors, 0.9 * values)  # a logarithmic axis has no room for zero
+        widths, values, above = np.reshape(chosen, (-1, 3)).T
+        below = np.minimum(above, 0.9 * values)  # a logarithmic axis has no room for zero
         # Matplotlib before 3.10 takes an array of one number for a number
-        bars = np.stack([below, 2.0 * errors]).tolist()
-        ax.errorbar(
-            [row.width for row in chosen],
-            values,
-            yerr=bars,
-            label=f"rank {rank}, depth {depth}",
-            **style,
-        )
+        bars = np.stack([below, above]).tolist()
+        label, style = f"rank {rank}, depth {depth}", _style(kinds, rank, depth)
+        ax.errorbar(widths, values, yerr=bars, label=label, **style)
     width = np.array([rows[0].width, max(row.width for row in rows)])
-    top = 1.8 * max(
-        (row.squared_error * row.width for row in rows if _drawable(row.squared_error)),
-        default=np.nan,
-    )
+    scaled = [row.squared_error * row.width for row in rows if _drawable(row.squared_error)]
+    top = 1.8 * max(scaled, default=np.nan)
     if _drawable(top):
         ax.plot(width, top / width, color=GREY, lw=1.0, ls=":", label="slope −1")
-    _label(ax, rows)
-    ax.legend(fontsize=8, frameon=False)
+    _finish(ax, rows)
 
 
 def _kurtosis(ax: Axes, rows: Sequence[Agreement]) -> None:
     """Excess kurtosis of an output: measured, on the exact line."""
-    ax.set(
-        title="Excess kurtosis of an output",
-        xlabel="width",
-        ylabel="drawn; lines: exact",
-        xscale="log",
-        yscale="log",
-    )
+    ax.set(title="Excess kurtosis of an output", xlabel="width", ylabel="drawn; lines: exact")
+    ax.set(xscale="log", yscale="log")
     kinds = _kinds(rows)
     for (rank, depth), chosen in kinds.items():
         style = _style(kinds, rank, depth)
@@ -121,19 +100,13 @@ def _kurtosis(ax: Axes, rows: Sequence[Agreement]) -> None:
             for name in ("exact_kurtosis", "kurtosis")
         )
         ax.plot(*np.reshape(exact, (-1, 2)).T, color=style["color"], lw=1.0, ls=style["ls"])
-        ax.plot(
-            *np.reshape(drawn, (-1, 2)).T,
-            label=f"rank {rank}, depth {depth}",
-            **{**style, "ls": "none"},
-        )
-    _label(ax, rows)
-    ax.legend(fontsize=8, frameon=False)
+        label, style = f"rank {rank}, depth {depth}", style | {"ls": "none"}
+        ax.plot(*np.reshape(drawn, (-1, 2)).T, label=label, **style)
+    _finish(ax, rows)
 
 
 def _densities(ax: Axes, rows: Sequence[Agreement]) -> None:
-    """The density of an output in units of the limit's standard deviation, on a logarithmic scale:
-    tails are what differs.
-    """
+    """The density of an output in units of the limit's deviation; its tails are what differs."""
     grid = np.linspace(-6.0, 6.0, 241)
     shown = rows if len(rows) <= 4 else [*rows[:3], rows[-1]]
     for row, color in zip(shown, COLORS, strict=False):
@@ -143,75 +116,45 @@ def _densities(ax: Axes, rows: Sequence[Agreement]) -> None:
         )
         if not _drawable(deviation):
             continue
-        density = np.array(
-            [np.mean(np.exp(-0.5 * (place / deviation) ** 2) / deviation) for place in grid]
-        )
-        ax.semilogy(
-            grid, density / np.sqrt(2.0 * np.pi), color=color, lw=1.4, label=f"width {row.width:,}"
-        )
-    ax.semilogy(
-        grid,
-        np.exp(-0.5 * grid**2) / np.sqrt(2.0 * np.pi),
-        color="#222222",
-        lw=1.0,
-        ls="--",
-        label="Gaussian",
-    )
-    first = rows[0]
-    ax.set(
-        title=f"An output's density, rank {first.rank}, depth {first.depth}",
-        xlabel="output / √K",
-        ylim=(1e-6, 20.0),
-    )
+        density = norm.pdf(grid[:, None], scale=deviation).mean(axis=1)
+        ax.semilogy(grid, density, color=color, lw=1.4, label=f"width {row.width:,}")
+    ax.semilogy(grid, norm.pdf(grid), color="#222222", lw=1.0, ls="--", label="Gaussian")
+    title = f"An output's density, rank {rows[0].rank}, depth {rows[0].depth}"
+    ax.set(title=title, xlabel="output / √K", ylim=(1e-6, 20.0))
     ax.legend(fontsize=8, frameon=False, ncols=2, loc="upper center")
 
 
 def _trained(ax: Axes, descent: DescentAgreement) -> None:
-    """Trained networks at the end, on what is foretold for each, in the band of the limit."""
+    """Trained networks at the end, on what is predicted for each, in the band of the limit."""
     angles = PLACES / np.pi
-    mean, std = descent.mean[-1], descent.std[-1]
-    foretold, trained = (
+    mean, band = descent.mean[-1], 1.96 * descent.std[-1]
+    predicted, trained = (
         np.where(np.isfinite(values), values, np.nan)
-        for values in (descent.foretold[-1], descent.trained[-1])
+        for values in (descent.predicted[-1], descent.trained[-1])
     )
-    ax.fill_between(
-        angles,
-        mean - 1.96 * std,
-        mean + 1.96 * std,
-        color="#dbe9f6",
-        lw=0,
-        label="limit: mean, 95 %",
-    )
+    light, label = "#dbe9f6", "limit: mean, 95 %"
+    ax.fill_between(angles, mean - band, mean + band, color=light, lw=0, label=label)
     ax.plot(angles, mean, color=COLORS[0], lw=1.2)
     for index, color in zip(range(min(3, descent.networks)), COLORS[1:], strict=False):
-        ax.plot(
-            angles, foretold[index], color=color, lw=1.2, label="foretold" if index == 0 else None
-        )
-        ax.plot(
-            angles,
-            trained[index],
-            "o",
-            color=color,
-            ms=2.4,
-            label="trained" if index == 0 else None,
-        )
+        names = ("predicted", "trained") if index == 0 else (None, None)
+        ax.plot(angles, predicted[index], color=color, lw=1.2, label=names[0])
+        ax.plot(angles, trained[index], "o", color=color, ms=2.4, label=names[1])
     ax.plot(ANGLES / np.pi, np.sin(ANGLES), "o", color="#222222", ms=5, label="data", zorder=5)
-    ax.set(
-        title=f"Trained, rank {descent.rank}, depth {descent.depth}, width {descent.width:,}",
-        xlabel="angle of the input / π",
-    )
+    title = f"Trained, rank {descent.rank}, depth {descent.depth}, width {descent.width:,}"
+    ax.set(title=title, xlabel="angle of the input / π")
     ax.legend(fontsize=8, frameon=False, ncols=2, loc="upper left")
     low, high = ax.get_ylim()
     ax.set_ylim(low, high + 0.35 * (high - low))
 
 
-def _label(ax: Axes, rows: Sequence[Any]) -> None:
-    """Write the widths below the axis, aslant where they are close."""
+def _finish(ax: Axes, rows: Sequence[Any]) -> None:
+    """Write the widths below the axis, aslant where they are close, and the legend."""
     places = sorted({row.width for row in rows})
     aslant: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     close = any(right < 4 * left for left, right in pairwise(places))
     ax.set_xticks(places, [f"{width:,}" for width in places], **(aslant if close else {}))
     ax.minorticks_off()
+    ax.legend(fontsize=8, frameon=False)
 
 
 def _drawable(values: Any) -> bool:

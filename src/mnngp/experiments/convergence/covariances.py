@@ -1,5 +1,4 @@
-"""The theorem as an experiment: finite maxout networks beside the Gaussian process that they
-become.
+"""The theorem as an experiment: the covariances of finite networks beside the kernel.
 
 Of the covariance of one network's outputs for given hidden units, ``K̂ = b + w H_L H_Lᵀ/width``,
 four things are measured:
@@ -7,8 +6,8 @@ four things are measured:
 * its mean over networks against the kernel of the theorem, entry by entry, in standard errors; and
   against the recursion as the paper prints it, which the same score rejects;
 * its squared distance from the kernel, ``E ‖K̂ - K‖² / ‖K‖²``, which falls like 1/width;
-* the excess kurtosis of the outputs. An output is Gaussian with the random variance ``V = K̂(x,
-  x)``, so it is ``3 Var(V) / E(V)²``, and it is also known exactly at every width
+* the excess kurtosis of the outputs. An output is Gaussian with the random variance
+  ``V = K̂(x, x)``, so it is ``3 Var(V) / E(V)²``, and it is also known exactly at every width
   (``exact_kurtosis``);
 * the distance of the outputs' distribution from the Gaussian one.
 
@@ -16,8 +15,7 @@ The variances have no bias at any width: ``E V_{l+1} = b + w M E V_l`` is the ke
 recursion. Covariances of different points have one, of order 1/width, from the second hidden layer
 on: F_q of a random correlation is not F_q of its mean.
 
-The tangent kernels of ``mnngp.finite.tangent`` are measured in the same way, training is in
-``mnngp.finite.descent``.
+The tangent kernels of ``mnngp.finite.tangent`` are measured in the same way.
 """
 
 from __future__ import annotations
@@ -32,34 +30,53 @@ from scipy.special import ndtr
 
 from mnngp import _validation
 from mnngp._system.progress import Done
+from mnngp._typing import Vector
 from mnngp.activations import Maxout
 from mnngp.activations.maxout import maximum_moment
 from mnngp.errors import InputError
-from mnngp.finite.network import MaxoutNetwork
+from mnngp.finite.maxout_network import MaxoutNetwork
 from mnngp.finite.sampling import Draws, draw_values, draw_weights, network_seeds, setting
 from mnngp.finite.tangent import analytic, tangent_kernel
 from mnngp.kernels import MaxoutKernel
 
-Array = NDArray[np.float64]
 WAYS = {"values": draw_values, "weights": draw_weights}
 
 
 @dataclass(frozen=True, eq=False)
-class Agreement:
-    """How far networks of one width are from the Gaussian process.
+class KernelAgreement:
+    """How far the kernels K̂ of networks of one width are from the analytic one, K.
 
     Attributes
     ----------
     rank, depth, width, networks : int
     error : float
         ``‖mean K̂ - K‖/‖K‖``, in Frobenius norms.
-    score, printed_score : float
-        The largest entry of ``|mean K̂ - K|`` in standard errors; the same for the recursion as
-        printed.
-    output_score : float
-        The same for the mean of ``f fᵀ`` over the outputs f themselves.
+    score : float
+        The largest entry of ``|mean K̂ - K|`` in standard errors.
     squared_error, squared_error_std : float
         ``E ‖K̂ - K‖² / ‖K‖²`` of one network, and the standard error of this mean.
+    """
+
+    rank: int
+    depth: int
+    width: int
+    networks: int
+    error: float
+    score: float
+    squared_error: float
+    squared_error_std: float
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement(KernelAgreement):
+    """How far networks of one width are from the Gaussian process.
+
+    Attributes
+    ----------
+    printed_score : float
+        The score of the recursion as printed.
+    output_score : float
+        The score of the mean of ``f fᵀ`` over the outputs f themselves.
     kurtosis, exact_kurtosis : float
         Excess kurtosis of the output at the first point: measured, and as it must be at this width.
     distance : float
@@ -69,16 +86,8 @@ class Agreement:
         What all this is from.
     """
 
-    rank: int
-    depth: int
-    width: int
-    networks: int
-    error: float
-    score: float
     printed_score: float
     output_score: float
-    squared_error: float
-    squared_error_std: float
     kurtosis: float
     exact_kurtosis: float
     distance: float
@@ -116,13 +125,13 @@ def agreement(
     >>> import numpy as np
     >>> from mnngp import MaxoutKernel
     >>> X = np.array([[1.0, -0.5, 0.3], [0.2, 1.1, -0.4]])
-    >>> found = agreement(MaxoutKernel(depth=3, rank=4, weight_var=0.6, bias_var=0.2), X, width=2000, networks=200)
+    >>> kernel = MaxoutKernel(depth=3, rank=4, weight_var=0.6, bias_var=0.2)
+    >>> found = agreement(kernel, X, width=2000, networks=200)
     >>> found.score < 4.0, found.printed_score > 10.0
     (True, True)
     """
     way = WAYS[_validation.one_of("draw", draw, tuple(WAYS))]
-    if _validation.positive_int("networks", networks) < 2:
-        raise InputError("networks must be 2 or more, for a standard error, got 1")
+    several_networks(networks)
     points, *_ = setting(kernel, X)
     if kernel.kind != "nngp":
         raise InputError(
@@ -134,7 +143,7 @@ def agreement(
     draws = way(kernel, X, width, networks, seed=seed, progress=progress)
     variance = draws.covariances[:, 0, 0]
     grid = np.linspace(-5.0, 5.0, 201) * np.sqrt(exact[0, 0])
-    mixture = np.array([ndtr(place / np.sqrt(variance)).mean() for place in grid])
+    mixture = np.array([ndtr(value / np.sqrt(variance)).mean() for value in grid])
     return Agreement(
         rank=kernel.rank,
         depth=kernel.depth,
@@ -150,7 +159,49 @@ def agreement(
     )
 
 
-def _not_zero(variances: Array) -> None:
+def tangent_agreement(
+    kernel: MaxoutKernel,
+    X: Any,
+    width: int,
+    networks: int,
+    *,
+    seed: int = 0,
+    progress: Done = lambda part: None,
+) -> KernelAgreement:
+    """Draw networks in the parametrisation "ntk" and compare their tangent kernels with theirs.
+
+    The arguments are those of ``draw_values``; the networks are whole ones, one at a time in
+    memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mnngp import MaxoutKernel
+    >>> kernel = MaxoutKernel(depth=2, rank=3, weight_var=0.7)
+    >>> found = tangent_agreement(kernel, np.eye(3), width=200, networks=30)
+    >>> found.error < 0.03, found.squared_error < 0.03
+    (True, True)
+    """
+    points, *_ = setting(kernel, X)
+    several_networks(networks)
+    exact = analytic(kernel)(points)
+    _not_zero(np.diag(exact))
+    samples = np.empty((networks, *exact.shape))
+    for index, own in enumerate(network_seeds(seed, networks)):
+        network = MaxoutNetwork.of_kernel(kernel, width, points.shape[1], own)
+        samples[index] = tangent_kernel(network, points)
+        progress(1.0 / networks)
+    distances = _distances(samples, exact)
+    return KernelAgreement(kernel.rank, kernel.depth, width, networks, **distances)
+
+
+def several_networks(networks: int) -> None:
+    """Refuse a single network: it shows no standard error."""
+    if _validation.positive_int("networks", networks) < 2:
+        raise InputError("networks must be 2 or more, for a standard error, got 1")
+
+
+def _not_zero(variances: Vector) -> None:
     """Where the kernel is zero all networks are, and errors relative to it have no meaning."""
     if not np.all(variances):
         row = int(np.argmin(variances != 0.0))
@@ -160,7 +211,7 @@ def _not_zero(variances: Array) -> None:
         )
 
 
-def _distances(samples: Array, exact: Array) -> dict[str, float]:
+def _distances(samples: Vector, exact: Vector) -> dict[str, float]:
     """Of the samples' mean and, squared, of a single sample from what is exact."""
     squares = np.sum((samples - exact) ** 2, axis=(1, 2)) / np.sum(exact**2)
     return {
@@ -171,42 +222,37 @@ def _distances(samples: Array, exact: Array) -> dict[str, float]:
     }
 
 
-def score(samples: Array, exact: Array) -> float:
-    """The largest entry of ``|mean - exact|``, in standard errors of the mean; without any error it
-    is zero.
-    """
-    off, error = (
-        np.abs(samples.mean(axis=0) - exact),
-        samples.std(axis=0, ddof=1) / np.sqrt(len(samples)),
-    )
+def score(samples: Vector, exact: Vector) -> float:
+    """The largest entry of ``|mean - exact|``, in standard errors of the mean; 0 without error."""
+    off = np.abs(samples.mean(axis=0) - exact)
+    error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
     with np.errstate(divide="ignore"):
         return float(np.max(np.divide(off, error, where=off > 0.0, out=np.zeros_like(off))))
 
 
-def printed_kernel(kernel: MaxoutKernel, X: Any) -> Array:
-    """Eq. (20), label 18, as the paper prints it, to be rejected: the affine map stands twice in
-    each layer from the second on.
+def printed_kernel(kernel: MaxoutKernel, X: Any) -> Vector:
+    """Eq. (20), label 18, as the paper prints it, to be rejected.
+
+    The affine map stands twice in each layer from the second on.
     """
     points, (weight_var, *weights), (bias_var, *biases) = setting(kernel, X)
     if any(other != weight_var for other in weights) or any(other != bias_var for other in biases):
         raise InputError(
             f"the recursion is printed for one weight_var and one bias_var, got {kernel!r}"
         )
+    unit = Maxout(kernel.rank)
     K = points @ points.T / points.shape[1]
     for _ in range(kernel.depth):
         C = bias_var + weight_var * K
         scale = np.sqrt(np.outer(np.diag(C), np.diag(C)))
-        K = bias_var + weight_var * scale * Maxout(kernel.rank).moment(
-            np.clip(C / scale, -1.0, 1.0)
-        )
+        K = bias_var + weight_var * scale * unit.moment(np.clip(C / scale, -1.0, 1.0))
     return np.asarray(K)
 
 
 def exact_kurtosis(
     kernel: MaxoutKernel, X: Any, width: int | Sequence[int] | NDArray[Any]
-) -> Array:
-    """The excess kurtosis of a finite network's output at each point or, for a single point, at
-    each of several widths.
+) -> Vector:
+    """The excess kurtosis of an output at each point; for a single point, at each of some widths.
 
     For given V_l the units of the next layer are independent, √V_l times the maximum m of ``rank``
     standard normals, hence
@@ -220,7 +266,8 @@ def exact_kurtosis(
     --------
     >>> import numpy as np
     >>> from mnngp import MaxoutKernel
-    >>> print(exact_kurtosis(MaxoutKernel(depth=1, rank=2, bias_var=0.0), np.eye(1), width=[6, 600]).round(4))
+    >>> kernel = MaxoutKernel(depth=1, rank=2, bias_var=0.0)
+    >>> print(exact_kurtosis(kernel, np.eye(1), width=[6, 600]).round(4))
     [1.   0.01]
     """
     points, weight_var, bias_var = setting(kernel, X)
@@ -240,90 +287,16 @@ def exact_kurtosis(
     _not_zero(mean)
     square = mean**2
     for w, b in zip(weight_var[1:], bias_var[1:], strict=True):
-        square = (
-            b**2
-            + 2.0 * b * w * second * mean
-            + w**2 * (second**2 + (fourth - second**2) / widths) * square
-        )
+        growth = second**2 + (fourth - second**2) / widths
+        square = b**2 + 2.0 * b * w * second * mean + w**2 * growth * square
         mean = b + w * second * mean
     return np.asarray(3.0 * (square / mean**2 - 1.0))
-
-
-@dataclass(frozen=True, eq=False)
-class TangentAgreement:
-    """How far the tangent kernels Θ̂ of networks of one width are from the analytic one.
-
-    Attributes
-    ----------
-    rank, depth, width, networks : int
-    error : float
-        ``‖mean Θ̂ - Θ‖/‖Θ‖``.
-    score : float
-        The largest entry of ``|mean Θ̂ - Θ|`` in standard errors.
-    squared_error, squared_error_std : float
-        ``E ‖Θ̂ - Θ‖² / ‖Θ‖²`` of one network, and the standard error of this mean.
-    """
-
-    rank: int
-    depth: int
-    width: int
-    networks: int
-    error: float
-    score: float
-    squared_error: float
-    squared_error_std: float
-
-
-def tangent_agreement(
-    kernel: MaxoutKernel,
-    X: Any,
-    width: int,
-    networks: int,
-    *,
-    seed: int = 0,
-    progress: Done = lambda part: None,
-) -> TangentAgreement:
-    """Draw networks of one width, in the parametrisation "ntk", and compare their tangent kernels
-    with the analytic one.
-
-    The arguments are those of ``draw_values``. The networks are whole ones, one at a time in
-    memory.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mnngp import MaxoutKernel
-    >>> found = tangent_agreement(MaxoutKernel(depth=2, rank=3, weight_var=0.7), np.eye(3), width=200, networks=30)
-    >>> found.error < 0.03, found.squared_error < 0.03
-    (True, True)
-    """
-    points, weight_var, bias_var = setting(kernel, X)
-    if _validation.positive_int("networks", networks) < 2:
-        raise InputError("networks must be 2 or more, for a standard error, got 1")
-    exact = analytic(kernel)(points)
-    _not_zero(np.diag(exact))
-    variances: dict[str, Any] = {
-        "weight_var": weight_var,
-        "bias_var": bias_var,
-        "parametrization": "ntk",
-    }
-    samples = np.empty((networks, len(points), len(points)))
-    for index, own in enumerate(network_seeds(seed, networks)):
-        network = MaxoutNetwork(
-            width, kernel.rank, kernel.depth, points.shape[1], **variances, seed=own
-        )
-        samples[index] = tangent_kernel(network, points)
-        progress(1.0 / networks)
-    return TangentAgreement(
-        kernel.rank, kernel.depth, width, networks, **_distances(samples, exact)
-    )
 
 
 def power_law(
     widths: Sequence[float], values: Sequence[float], errors: Sequence[float]
 ) -> tuple[float, float]:
-    """The exponent of a power law through measured values, by least squares on logarithms, and its
-    standard error.
+    """The exponent of a power law by least squares on logarithms, and its standard error.
 
     Parameters
     ----------

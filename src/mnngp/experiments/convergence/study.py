@@ -1,33 +1,31 @@
-"""The whole experiment on convergence, as ``mnngp converge`` and the documentation run it: what is
-drawn, and how often.
-"""
+"""The whole convergence study, as ``mnngp converge`` and the documentation run it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mnngp import _validation
 from mnngp._system.progress import Done
+from mnngp._typing import Vector
 from mnngp.activations import Maxout
 from mnngp.errors import InputError
-from mnngp.finite.convergence import (
+from mnngp.experiments.convergence.covariances import (
     Agreement,
-    TangentAgreement,
+    KernelAgreement,
     agreement,
     power_law,
+    several_networks,
     tangent_agreement,
 )
-from mnngp.finite.descent import DescentAgreement, descent_agreement, step_size
+from mnngp.experiments.convergence.descents import DescentAgreement, descent_agreement, step_size
 from mnngp.finite.sampling import weight_count
 from mnngp.finite.tangent import analytic
 from mnngp.kernels import MaxoutKernel
 
-Array = NDArray[np.float64]
 Stage = Callable[[str, float], Done]
 # of unequal norms, and apart
 POINTS = np.array([[1.0, -0.5, 0.3, 0.8], [0.2, 1.1, -0.4, 0.5], [-0.7, 0.4, 1.5, -0.2]])
@@ -47,61 +45,51 @@ class Study:
     ----------
     covariances : list of Agreement
         For each rank, depth and width.
-    tangents : list of TangentAgreement
-        The same, up to a width.
+    tangents : list of KernelAgreement
+        The same for tangent kernels, up to a width.
     descents : list of DescentAgreement
         For each width up to another one, at the first rank and depth.
     """
 
     covariances: list[Agreement]
-    tangents: list[TangentAgreement]
+    tangents: list[KernelAgreement]
     descents: list[DescentAgreement]
 
     def exponents(self) -> Iterator[tuple[str, int, int, float, float]]:
-        """What falls with which power of the width: (name, rank, depth, exponent, its standard
-        error).
-        """
-        groups: tuple[tuple[str, Sequence[Any]], ...] = (
-            ("kernel", self.covariances),
-            ("tangent kernel", self.tangents),
-            ("gradient descent", self.descents),
-        )
-        for name, rows in groups:
+        """What falls with which power of the width: name, rank, depth, exponent, standard error."""
+        groups: dict[str, Sequence[Any]] = {
+            "kernel": self.covariances,
+            "tangent kernel": self.tangents,
+            "gradient descent": self.descents,
+        }
+        for name, rows in groups.items():
             for rank, depth in dict.fromkeys((row.rank, row.depth) for row in rows):
                 chosen = [row for row in rows if (row.rank, row.depth) == (rank, depth)]
                 if len(chosen) > 1 and all(row.squared_error > 0.0 for row in chosen):
-                    numbers = [
-                        (row.width, row.squared_error, row.squared_error_std) for row in chosen
-                    ]
-                    yield name, rank, depth, *power_law(*zip(*numbers, strict=True))
+                    widths, errors, deviations = zip(
+                        *((row.width, row.squared_error, row.squared_error_std) for row in chosen),
+                        strict=True,
+                    )
+                    yield name, rank, depth, *power_law(widths, errors, deviations)
 
     def summary(self) -> dict[str, Any]:
         """All numbers, without the draws, for a program to read."""
         names = ("rank", "depth", "width", "networks", "squared_error", "squared_error_std")
+        exponents = ("of", "rank", "depth", "exponent", "std")
+        rows = [vars(row).copy() for row in self.covariances]
+        for row in rows:
+            del row["draws"]
         return {
-            "covariances": [
-                {
-                    field.name: getattr(row, field.name)
-                    for field in fields(row)
-                    if field.name != "draws"
-                }
-                for row in self.covariances
-            ],
-            "tangent_kernels": [
-                {field.name: getattr(row, field.name) for field in fields(row)}
-                for row in self.tangents
-            ],
+            "covariances": rows,
+            "tangent_kernels": [vars(row) for row in self.tangents],
             "gradient_descents": [
                 {name: getattr(row, name) for name in names} for row in self.descents
             ],
-            "exponents": [
-                {"of": name, "rank": rank, "depth": depth, "exponent": exponent, "std": std}
-                for name, rank, depth, exponent, std in self.exponents()
-            ],
+            "exponents": [dict(zip(exponents, row, strict=True)) for row in self.exponents()],
         }
 
 
-def circle(angles: Array) -> Array:
+def circle(angles: Vector) -> Vector:
     """Points of the plane with ``|x|²/d = 1``."""
     return np.asarray(np.sqrt(2.0) * np.stack([np.cos(angles), np.sin(angles)], axis=1))
 
@@ -120,8 +108,7 @@ def convergence_study(
     seed: int = 0,
     stage: Stage = lambda name, share: lambda part: None,
 ) -> Study:
-    """Draw networks of several ranks, depths and widths, and compare them with the Gaussian
-    processes they become.
+    """Draw networks of several ranks, depths and widths beside the processes they become.
 
     Parameters
     ----------
@@ -150,18 +137,16 @@ def convergence_study(
 
     Examples
     --------
-    >>> found = convergence_study(ranks=[3], depths=[2], widths=[10, 100], networks=100, tangent_up_to=0, descent_up_to=0)
+    >>> found = convergence_study([3], [2], [10, 100], tangent_up_to=0, descent_up_to=0)
     >>> for name, rank, depth, exponent, std in found.exponents():
-    ...     print(f"{name}, rank {rank}, depth {depth}: squared error as width to the power of {exponent:.1f}")
-    kernel, rank 3, depth 2: squared error as width to the power of -1.0
+    ...     print(f"{name}, rank {rank}, depth {depth}: squared error as width^{exponent:.1f}")
+    kernel, rank 3, depth 2: squared error as width^-1.0
     """
     ranks, depths, widths = (
         _distinct(name, values)
         for name, values in (("rank", ranks), ("depth", depths), ("width", widths))
     )
-    networks = _validation.positive_int("networks", networks)
-    if networks < 2:
-        raise InputError("networks must be 2 or more, for a standard error, got 1")
+    several_networks(networks)
     kernels = [
         MaxoutKernel(
             depth,
@@ -177,53 +162,63 @@ def convergence_study(
     given = (circle(ANGLES), np.sin(ANGLES), circle(PLACES))
     if widths[0] <= limit:  # an error now, not when all else is done
         step_size(analytic(kernels[0]), given[0], 1.0)
-    # What is done, and numbers to be drawn or trained for it, which is about what it costs.
-    jobs: list[tuple[str, float, Callable[[Done], Any]]] = []
+    tasks = []
     for kernel in kernels:
-        for width in widths:
-            count = networks * min(MOST, widths[-1] // width)
-            numbers = len(POINTS) * kernel.rank * kernel.depth * width
-            cost = count * (
-                numbers if draw == "values" else weight_count(kernel, width, POINTS.shape[1])
-            )
-            work = _bound(
-                agreement, kernel, POINTS, width=width, networks=count, draw=draw, seed=seed
-            )
-            jobs.append((f"covariances, width {width}", cost, work))
-        for width in (value for value in widths if value <= tangent_up_to):
-            size = weight_count(kernel, width, POINTS.shape[1])
-            count = int(np.clip(TANGENT_WEIGHTS // size, FEWEST, max(FEWEST, networks)))
-            work = _bound(tangent_agreement, kernel, POINTS, width=width, networks=count, seed=seed)
-            jobs.append((f"tangent kernels, width {width}", 2.0 * count * size + 1e5 * count, work))
-    for width in (value for value in widths if value <= limit):
-        size = weight_count(kernels[0], width, 2)
-        count = int(np.clip(DESCENT_WEIGHTS // size, 4, max(4, networks)))
-        work = _bound(descent_agreement, kernels[0], *given, width=width, networks=count, seed=seed)
-        jobs.append((f"gradient descent, width {width}", 300.0 * count * size, work))
-    total = sum(cost for _, cost, _ in jobs)
-    results = [work(stage(name, cost / total)) for name, cost, work in jobs]
-    return Study(
-        [row for row in results if isinstance(row, Agreement)],
-        [row for row in results if isinstance(row, TangentAgreement)],
-        [row for row in results if isinstance(row, DescentAgreement)],
-    )
+        tasks += [_covariances(kernel, width, networks, widths[-1], draw) for width in widths]
+        tasks += [_tangents(kernel, width, networks) for width in widths if width <= tangent_up_to]
+    tasks += [_descents(kernels[0], width, networks, given) for width in widths if width <= limit]
+    study = Study([], [], [])
+    kinds: dict[Any, tuple[str, list[Any]]] = {
+        agreement: ("covariances", study.covariances),
+        tangent_agreement: ("tangent kernels", study.tangents),
+        descent_agreement: ("gradient descent", study.descents),
+    }
+    total = sum(task.cost for task in tasks)
+    for task in tasks:
+        name, rows = kinds[task.compare]
+        progress = stage(f"{name}, width {task.width}", task.cost / total)
+        rows.append(task.run(seed, progress))
+    return study
 
 
-def _bound(
-    function: Callable[..., Any],
-    kernel: MaxoutKernel,
-    *arguments: Any,
-    width: int,
-    seed: int,
-    **options: Any,
-) -> Callable[[Done], Any]:
-    """A job, with a seed of its own."""
-    own = np.random.SeedSequence(
-        (seed, *function.__name__.encode(), kernel.rank, kernel.depth, width)
-    ).generate_state(1)
-    return lambda progress: function(
-        kernel, *arguments, width, seed=int(own[0]), **options, progress=progress
-    )
+class _Task(NamedTuple):
+    """A row of the study, and the numbers to be drawn or trained for it: about what it costs."""
+
+    compare: Callable[..., Any]
+    kernel: MaxoutKernel
+    data: tuple[Vector, ...]
+    width: int
+    networks: int
+    cost: float
+    options: dict[str, str] = {}  # noqa: RUF012
+
+    def run(self, seed: int, progress: Done) -> Any:
+        """Draw the networks, with a seed of the row's own."""
+        row = (*self.compare.__name__.encode(), self.kernel.rank, self.kernel.depth, self.width)
+        own = int(np.random.SeedSequence((seed, *row)).generate_state(1)[0])
+        numbers = (*self.data, self.width, self.networks)
+        return self.compare(self.kernel, *numbers, seed=own, progress=progress, **self.options)
+
+
+def _covariances(kernel: MaxoutKernel, width: int, networks: int, widest: int, draw: str) -> _Task:
+    count = networks * min(MOST, widest // width)
+    numbers = len(POINTS) * kernel.rank * kernel.depth * width
+    if draw != "values":
+        numbers = weight_count(kernel, width, POINTS.shape[1])
+    return _Task(agreement, kernel, (POINTS,), width, count, count * numbers, {"draw": draw})
+
+
+def _tangents(kernel: MaxoutKernel, width: int, networks: int) -> _Task:
+    size = weight_count(kernel, width, POINTS.shape[1])
+    count = int(np.clip(TANGENT_WEIGHTS // size, FEWEST, max(FEWEST, networks)))
+    cost = 2.0 * count * size + 1e5 * count
+    return _Task(tangent_agreement, kernel, (POINTS,), width, count, cost)
+
+
+def _descents(kernel: MaxoutKernel, width: int, networks: int, data: tuple[Vector, ...]) -> _Task:
+    size = weight_count(kernel, width, 2)
+    count = int(np.clip(DESCENT_WEIGHTS // size, 4, max(4, networks)))
+    return _Task(descent_agreement, kernel, data, width, count, 300.0 * count * size)
 
 
 def _distinct(name: str, values: Sequence[int]) -> list[int]:

@@ -1,6 +1,4 @@
-"""The demonstration: handwritten digits, classified by infinitely wide networks, with a picture and
-a report.
-"""
+"""The demonstration: digits, classified by infinitely wide networks; a picture and a report."""
 
 from __future__ import annotations
 
@@ -10,22 +8,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mnngp import data as collections
 from mnngp import plots
+from mnngp._typing import Vector
 from mnngp.activations import Activation, Maxout, ReLU, Tanh
 from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor
+from mnngp.experiments import report as page
+from mnngp.experiments import runner
+from mnngp.experiments.protocol import Protocol
+from mnngp.experiments.records import Result
+from mnngp.experiments.store import Store
+from mnngp.experiments.watcher import Watcher
 from mnngp.inference import Posterior
 from mnngp.kernels import NetworkKernel
-
-if TYPE_CHECKING:
-    from mnngp.experiments.protocol import Split
-    from mnngp.experiments.store import Result as Cell
-
-Matrix = NDArray[np.float64]
 
 DEPTHS = (1, 2, 3, 5, 7, 9)
 TRAIN, NOISE, BIAS_VAR = 500, 1e-5, 0.1
@@ -55,7 +55,7 @@ PROTOCOL: dict[str, Any] = {
 
 
 @dataclass
-class Result:
+class FamilyAccuracy:
     """What one family of networks did: test accuracy by depth, and the time for all depths."""
 
     name: str
@@ -67,12 +67,12 @@ class Result:
 class Digits:
     """Scikit-learn's digits, each image standardised by itself as in the paper, split in two."""
 
-    train: Matrix
+    train: Vector
     train_labels: NDArray[np.int64]
-    test: Matrix
+    test: Vector
     test_labels: NDArray[np.int64]
-    raw_train: Matrix
-    raw_test: Matrix
+    raw_train: Vector
+    raw_test: Vector
 
     @staticmethod
     def load(seed: int = 0) -> Digits:
@@ -87,33 +87,28 @@ class Digits:
         )
 
     @property
-    def targets(self) -> Matrix:
+    def targets(self) -> Vector:
         """One-hot minus 0.1, as in the paper."""
         return np.asarray(np.eye(10)[self.train_labels] - 0.1)
 
 
 def warm_up() -> None:
-    """Compile what the demonstration needs, or load it from the disk: the first time takes some ten
-    seconds.
-    """
+    """Compile what the demonstration needs, or load it: the first time takes some ten seconds."""
     points = np.eye(2)
     for kind in ("nngp", "ntk"):
         NetworkKernel([Maxout(2)], kind=kind)(points, points)
 
 
-def run(data: Digits) -> Iterator[Result]:
+def run(data: Digits) -> Iterator[FamilyAccuracy]:
     """Fit every family at every depth."""
     for name, (activation, weight_var, scale) in FAMILIES.items():
-        result, start = Result(name), time.perf_counter()
+        result, start = FamilyAccuracy(name), time.perf_counter()
+        images, test = scale * data.train, scale * data.test
         for depth in DEPTHS:
             kernel = NetworkKernel([activation] * depth, weight_var=weight_var, bias_var=BIAS_VAR)
-            noise_var = NOISE * float(kernel.diag(scale * data.train[:1])[0])
-            predicted = (
-                Posterior(kernel, scale * data.train, data.targets, noise_var)
-                .mean(scale * data.test)
-                .argmax(axis=1)
-            )
-            result.accuracy[depth] = float(np.mean(predicted == data.test_labels))
+            noise_var = NOISE * float(kernel.diag(images[:1])[0])
+            means = Posterior(kernel, images, data.targets, noise_var).mean(test)
+            result.accuracy[depth] = float(np.mean(means.argmax(axis=1) == data.test_labels))
         result.seconds = time.perf_counter() - start
         yield result
 
@@ -144,10 +139,9 @@ def contest(data: Digits) -> list[Contest]:
         start = time.perf_counter()
         model.fit(data.raw_train, data.train_labels)
         seconds = time.perf_counter() - start
+        accuracy = float(model.score(data.raw_test, data.test_labels))
         loss = float(log_loss(data.test_labels, model.predict_proba(data.raw_test)))
-        results.append(
-            Contest(name, model, float(model.score(data.raw_test, data.test_labels)), loss, seconds)
-        )
+        results.append(Contest(name, model, accuracy, loss, seconds))
     return results
 
 
@@ -178,57 +172,43 @@ def guesses(data: Digits, model: MaxoutGPClassifier, surest: int, least: int) ->
     return result
 
 
-class _Told:
-    """A ``runner.Watcher`` that counts cells."""
+class _Counting(Watcher):
+    """Tells how many cells are finished, and how many there are."""
 
     def __init__(self, told: Callable[[int, int], object]) -> None:
         self.told, self.done, self.total = told, 0, 0
 
-    def begin(self, total: int, finished: Sequence[Cell]) -> None:
+    def begin(self, total: int, finished: Sequence[Result]) -> None:
         self.total, self.done = total, len(finished)
 
-    def preparing(self, split: Split) -> None:
-        pass
-
-    def finished(self, results: Sequence[Cell]) -> None:
+    def finished(self, results: Sequence[Result]) -> None:
         self.done += len(results)
         self.told(self.done, self.total)
-
-    def waiting(self, cells: int) -> None:
-        pass
-
-    def no_workers(self) -> None:
-        pass
 
 
 def report(
     data: Digits,
-    results: list[Result],
+    results: list[FamilyAccuracy],
     contest: list[Contest],
     path: Path,
     told: Callable[[int, int], object],
 ) -> None:
     """Run a small sweep, and write its report with what was done before it."""
-    from mnngp import data as collections
-    from mnngp.experiments import report, runner
-    from mnngp.experiments.protocol import Protocol
-    from mnngp.experiments.store import Store
-
     drawn = io.BytesIO()
     picture(data, results, contest[0].model, drawn)
     sections = [
-        report.Section(
+        page.Section(
             "Nothing chosen by hand",
             f"{TRAIN} digits to learn from, raw pixels. The classifier chose "
             f"{contest[0].model.kernel_!r} by leave-one-out, "
-            f"which foretold an accuracy of {contest[0].model.loo_.accuracy:.3f}.",
+            f"which estimated an accuracy of {contest[0].model.loo_.accuracy:.3f}.",
             ("classifier", "accuracy", "log loss", "seconds to fit"),
             [
                 (one.name, f"{one.accuracy:.3f}", f"{one.log_loss:.3f}", f"{one.seconds:.1f}")
                 for one in contest
             ],
         ),
-        report.Section(
+        page.Section(
             "What it looks like",
             picture=drawn.getvalue(),
             description="F_q for several ranks, accuracy by depth, a regression with its band, "
@@ -240,12 +220,15 @@ def report(
         tempfile.TemporaryDirectory() as folder,
         Store.begin(Path(folder) / "demo.sqlite", protocol) as store,
     ):
-        runner.run(protocol, store, collections.load("digits"), _Told(told))
-        report.write(store, path, sections=sections)
+        runner.run(protocol, store, collections.load("digits"), _Counting(told))
+        page.write(store, path, sections=sections)
 
 
 def picture(
-    data: Digits, results: list[Result], classifier: MaxoutGPClassifier, path: Path | io.BytesIO
+    data: Digits,
+    results: list[FamilyAccuracy],
+    classifier: MaxoutGPClassifier,
+    path: Path | io.BytesIO,
 ) -> None:
     """Draw F_q, accuracy by depth, a regression with its band and some predictions, as PNG."""
     figure, axes = plots.new_figure(figsize=(11.0, 7.2), nrows=2, ncols=3)
@@ -261,19 +244,15 @@ def picture(
 
 def _draw_moments(ax: Any) -> None:
     rho = np.linspace(-1.0, 1.0, 301)
-    for rank, color in zip(
-        (1, 2, 3, 4, 8), ("#9aa5b1", "#1b6ca8", "#2a9d8f", "#c8553d", "#6a4c93"), strict=True
-    ):
+    colors = ("#9aa5b1", "#1b6ca8", "#2a9d8f", "#c8553d", "#6a4c93")
+    for rank, color in zip((1, 2, 3, 4, 8), colors, strict=True):
         ax.plot(rho, Maxout(rank).moment(rho), color=color, label=f"q = {rank}")
-    ax.set(
-        title="What a layer does: F_q(ρ)",
-        xlabel="correlation ρ before the layer",
-        ylabel="E[max h · max h']",
-    )
+    ax.set(title="What a layer does: F_q(ρ)", xlabel="correlation ρ before the layer")
+    ax.set_ylabel("E[max h · max h']")
     ax.legend(fontsize=8, frameon=False)
 
 
-def _draw_accuracy(ax: Any, results: list[Result]) -> None:
+def _draw_accuracy(ax: Any, results: list[FamilyAccuracy]) -> None:
     styles = {
         "ReLU": {"ls": "--", "marker": "s", "color": "#222222"},
         "tanh": {"ls": ":", "marker": "^", "color": "#888888"},
@@ -281,9 +260,8 @@ def _draw_accuracy(ax: Any, results: list[Result]) -> None:
     colors = iter(("#1b6ca8", "#2a9d8f", "#c8553d"))
     for result in results:
         style = styles.get(result.name) or {"marker": "o", "color": next(colors)}
-        ax.plot(
-            list(result.accuracy), list(result.accuracy.values()), ms=4, label=result.name, **style
-        )
+        depths, accuracies = zip(*result.accuracy.items(), strict=True)
+        ax.plot(depths, accuracies, ms=4, label=result.name, **style)
     ax.set(title=f"Test accuracy, {TRAIN} to learn from", xlabel="hidden layers", ylim=(0.95, 1.0))
     ax.legend(fontsize=8, frameon=False)
 
@@ -296,23 +274,13 @@ def _draw_regression(ax: Any) -> None:
     model = MaxoutGPRegressor(random_state=0, progress=False).fit(x, y)
     line = np.linspace(-5.0, 5.0, 300)[:, None]
     mean, deviation = model.predict(line, return_std=True, include_noise=True)
-    ax.fill_between(
-        line[:, 0],
-        mean - 1.96 * deviation,
-        mean + 1.96 * deviation,
-        color="#1b6ca8",
-        alpha=0.18,
-        lw=0,
-        label="95 %",
-    )
+    band = mean - 1.96 * deviation, mean + 1.96 * deviation
+    ax.fill_between(line[:, 0], *band, color="#1b6ca8", alpha=0.18, lw=0, label="95 %")
     ax.plot(line, mean, color="#1b6ca8", label="mean")
     ax.plot(x, y, ".", color="#222222", ms=4)
     kernel = model.kernel_
-    ax.set(
-        title=f"Chosen: {kernel.kind}, rank {kernel.rank}, depth {kernel.depth}",
-        xlabel="x",
-        ylim=(-4.0, 4.0),
-    )
+    title = f"Chosen: {kernel.kind}, rank {kernel.rank}, depth {kernel.depth}"
+    ax.set(title=title, xlabel="x", ylim=(-4.0, 4.0))
     ax.legend(fontsize=8, frameon=False, loc="upper left")
 
 
@@ -323,16 +291,13 @@ def _draw_predictions(
     probability = model.predict_proba(data.raw_test)
     axes = figure.subplots(2, surest + least, gridspec_kw={"height_ratios": [1, 1.3]})
     for column, guess in enumerate(guesses(data, model, surest, least)):
-        index = guess.index
-        axes[0, column].imshow(data.raw_test[index].reshape(8, 8), cmap="gray_r")
-        axes[0, column].set_axis_off()
-        right = probability[index].argmax() == data.test_labels[index]
-        axes[0, column].set_title(
-            f"{data.test_labels[index]}", color="#222222" if right else "#c8553d"
-        )
-        axes[1, column].barh(range(10), probability[index], color="#1b6ca8" if right else "#c8553d")
-        axes[1, column].set(xlim=(0.0, 1.0), yticks=range(10) if column == 0 else [], xticks=[0, 1])
-        axes[1, column].invert_yaxis()
+        (image, bars), right = axes[:, column], guess.first == guess.truth
+        image.imshow(data.raw_test[guess.index].reshape(8, 8), cmap="gray_r")
+        image.set_axis_off()
+        image.set_title(f"{guess.truth}", color="#222222" if right else "#c8553d")
+        bars.barh(range(10), probability[guess.index], color="#1b6ca8" if right else "#c8553d")
+        bars.set(xlim=(0.0, 1.0), yticks=range(10) if column == 0 else [], xticks=[0, 1])
+        bars.invert_yaxis()
     figure.suptitle(
         "Three of the surest and six of the least sure test images: the probability of each digit "
         "(red: wrong)",

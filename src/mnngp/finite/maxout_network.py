@@ -5,10 +5,10 @@ before (eqs. 1 and 2):
 
     h_l = max_{i ≤ q} (W_{l,i} h_{l-1} + b_{l,i}),        f = W h_L + b
 
-*Initialisation.* The infinite-width one draws the weights of a map with the variance ``weight_var /
-fan_in`` and its biases with ``bias_var``: as ``width → ∞`` the network becomes the Gaussian process
-whose kernel ``MaxoutKernel`` has. The paper's own experiments with finite networks give the
-standard deviations themselves, ``weight_std`` and ``bias_std``, whatever the fan-in.
+*Initialisation.* The infinite-width one draws the weights of a map with the variance
+``weight_var / fan_in`` and its biases with ``bias_var``: as ``width → ∞`` the network becomes the
+Gaussian process whose kernel ``MaxoutKernel`` has. The paper's own experiments with finite networks
+give the standard deviations themselves, ``weight_std`` and ``bias_std``, whatever the fan-in.
 
 *Parametrisation.* "standard" has those weights as its parameters. "ntk" has numbers of unit
 variance, and multiplies them by their standard deviations in the forward pass: the same function at
@@ -22,13 +22,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from mnngp import _validation
+from mnngp._typing import Matrix
 from mnngp.errors import InputError
 from mnngp.kernels import MaxoutKernel
 
-Array = NDArray[Any]
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -58,7 +57,7 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
 
     Examples
     --------
-    >>> network = MaxoutNetwork(width=50, rank=4, depth=3, inputs=784, outputs=10, weight_var=0.5, bias_var=0.1, seed=0)
+    >>> network = MaxoutNetwork(50, rank=4, depth=3, inputs=784, outputs=10, weight_var=0.5)
     >>> network(torch.zeros(2, 784)).shape
     torch.Size([2, 10])
     >>> network.kernel()  # of the Gaussian process that it is nearly
@@ -91,8 +90,9 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         )
         kind = torch_dtype(dtype)
         fan_ins = [inputs, *[width] * depth]
-        self.deviations = _deviations(fan_ins, weight_var, bias_var, weight_std, bias_std)
-        self._given = _given(weight_var, bias_var, weight_std, bias_std)
+        given = {"weight_var": weight_var, "bias_var": bias_var}
+        given |= {"weight_std": weight_std, "bias_std": bias_std}
+        self.deviations, self._given = _deviations(fan_ins, given)
         if seed is None:
             seed = int(torch.randint(2**63 - 1, (), device="cpu"))
         # of the CPU, so that a seed means the same everywhere
@@ -109,6 +109,13 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
             ):
                 parameter.normal_(generator=generator).mul_(size)
                 collection.append(torch.nn.Parameter(parameter.to(device)))
+
+    @classmethod
+    def of_kernel(cls, kernel: MaxoutKernel, width: int, inputs: int, seed: int) -> MaxoutNetwork:
+        """A network whose limit of infinite width, also in training, a kernel is of."""
+        options: dict[str, Any] = {"weight_var": kernel.weight_var, "bias_var": kernel.bias_var}
+        options |= {"parametrization": "ntk", "seed": seed}
+        return cls(width, kernel.rank, kernel.depth, inputs, **options)
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """The outputs for the rows of ``X``."""
@@ -156,7 +163,7 @@ def torch_dtype(dtype: object) -> torch.dtype:
     return DTYPES[_validation.one_of("dtype", dtype, tuple(DTYPES))]
 
 
-def real_array(name: str, value: Any) -> Array:
+def real_array(name: str, value: Any) -> Matrix:
     """Return a tensor, or what NumPy makes an array of, as a numeric array."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
@@ -165,7 +172,7 @@ def real_array(name: str, value: Any) -> Array:
     return _validation.real_array(name, value)
 
 
-def tensor_like(array: Array, like: torch.Tensor) -> torch.Tensor:
+def tensor_like(array: Matrix, like: torch.Tensor) -> torch.Tensor:
     """An array of any layout as a tensor, with the dtype and the device of ``like``."""
     # PyTorch refuses negative strides and other machines' numbers, and warns of arrays that cannot
     # be written to.
@@ -184,56 +191,37 @@ def input_tensor(name: str, value: Any, network: MaxoutNetwork) -> torch.Tensor:
     return tensor_like(array, network.weights[0].detach())
 
 
-def _given(
-    weight_var: Any, bias_var: Any, weight_std: float | None, bias_std: float | None
-) -> dict[str, Any]:
-    """The initialisation, in the words and numbers of its two arguments."""
-    if weight_std is None:
-        values = {
-            "weight_var": 1.0 if weight_var is None else weight_var,
-            "bias_var": 0.1 if bias_var is None else bias_var,
-        }
-    else:
-        values = {"weight_std": weight_std, "bias_std": bias_std or 0.0}
-    return {name: np.asarray(value, dtype=np.float64).tolist() for name, value in values.items()}
-
-
 def _deviations(
-    fan_ins: list[int],
-    weight_var: Any,
-    bias_var: Any,
-    weight_std: float | None,
-    bias_std: float | None,
-) -> list[tuple[float, float]]:
-    """Standard deviations of the weights and of the biases of each affine map."""
-    if weight_std is None and bias_std is None:
+    fan_ins: list[int], given: dict[str, Any]
+) -> tuple[list[tuple[float, float]], dict[str, Any]]:
+    """Standard deviations of the weights and biases of each map, and what says so."""
+    if given["weight_std"] is None and given["bias_std"] is None:
         count = len(fan_ins)
-        weights = _validation.variances(
-            "weight_var", 1.0 if weight_var is None else weight_var, count, zero=False
-        )
-        biases = _validation.variances(
-            "bias_var", 0.1 if bias_var is None else bias_var, count, zero=True
-        )
-        return [
-            (float(np.sqrt(w / fan_in)), float(np.sqrt(b)))
-            for w, b, fan_in in zip(weights, biases, fan_ins, strict=True)
-        ]
-    if weight_var is not None or bias_var is not None:
+        weight_var = 1.0 if given["weight_var"] is None else given["weight_var"]
+        bias_var = 0.1 if given["bias_var"] is None else given["bias_var"]
+        weights = _validation.variances("weight_var", weight_var, count, zero=False) / fan_ins
+        biases = _validation.variances("bias_var", bias_var, count, zero=True)
+        pairs = list(zip(np.sqrt(weights).tolist(), np.sqrt(biases).tolist(), strict=True))
+        return pairs, _plain(weight_var=weight_var, bias_var=bias_var)
+    if given["weight_var"] is not None or given["bias_var"] is not None:
         raise InputError(
             "variances (weight_var, bias_var: over fan-in) and standard deviations (weight_std, "
-            "bias_std: as they are) exclude "
-            f"each other, got weight_var={weight_var!r}, bias_var={bias_var!r}, "
-            f"weight_std={weight_std!r}, bias_std={bias_std!r}"
+            "bias_std: as they are) exclude each other, got "
+            + ", ".join(f"{name}={value!r}" for name, value in given.items())
         )
-    if weight_std is None:
+    if given["weight_std"] is None:
         raise InputError(
             "weight_std is missing: the paper's initialisation takes weight_std and bias_std"
         )
-    pair = (
-        _validation.real("weight_std", weight_std, low=0.0, strict=True),
-        _validation.real("bias_std", bias_std or 0.0, low=0.0),
-    )
-    return [pair] * len(fan_ins)
+    weight_std = _validation.real("weight_std", given["weight_std"], low=0.0, strict=True)
+    bias_std = _validation.real("bias_std", given["bias_std"] or 0.0, low=0.0)
+    pairs = [(weight_std, bias_std)] * len(fan_ins)
+    return pairs, _plain(weight_std=weight_std, bias_std=bias_std)
+
+
+def _plain(**values: Any) -> dict[str, Any]:
+    """Python's own numbers."""
+    return {name: np.asarray(value, dtype=np.float64).tolist() for name, value in values.items()}
 
 
 def _one_if_equal(values: Any) -> Any:

@@ -42,8 +42,9 @@ from mnngp.data import Images
 from mnngp.errors import ClusterError, MissingExtraError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
-from mnngp.experiments.runner import SMALL, Sweep, Unit, Watcher
+from mnngp.experiments.runner import SMALL, Sweep, Unit
 from mnngp.experiments.store import Store
+from mnngp.experiments.watcher import Watcher
 
 _KEPT = 2  # splits whose angles a worker keeps
 _LOOK = 1.0  # seconds between two looks at which workers there are
@@ -59,9 +60,7 @@ Computed = list[tuple[Group, int, Outcome, float]]
 
 @contextmanager
 def connected(*, workers: int | None = None, scheduler: str | None = None) -> Iterator[Any]:
-    """A Dask client: of a cluster of processes on this machine, which ends with the context, or of
-    one that runs.
-    """
+    """A client of a cluster that runs, or of one on this machine that ends with the context."""
     if scheduler is not None:
         client = client_at(scheduler, "--scheduler")
         try:
@@ -127,8 +126,7 @@ class _Distributed(Sweep):
             self._give_up()
 
     def _fill(self) -> None:
-        """Give every worker as much as it has threads for, and one unit more, so that it never
-        waits.
+        """Give every worker as much as it has threads for, and one unit more: it never waits.
 
         A unit whose worker died is computed again by a worker that has nothing else: if that one
         dies too, it is known of what.
@@ -157,9 +155,7 @@ class _Distributed(Sweep):
         future.add_done_callback(self.events.put)
 
     def _look_for_workers(self) -> None:
-        """Which workers there are, and how many threads each has. Units of workers that are gone go
-        to others.
-        """
+        """Look which workers there are; units of those that are gone go to others."""
         if time.monotonic() < self.looked_at_workers + _LOOK:
             return
         before, self.threads = self.threads, dict(self._ask(self.client.nthreads))
@@ -184,26 +180,19 @@ class _Distributed(Sweep):
         self._tell(lambda: self.client.cancel([future], force=True))
         self.deaths[unit.number] += died
         if self.deaths[unit.number] > _DEATHS:
-            self._commit(
-                unit,
-                self._results(
-                    _failed(
-                        unit, f"KilledWorker: {self.deaths[unit.number]} workers died computing it"
-                    )
-                ),
-            )
+            error = f"KilledWorker: {self.deaths[unit.number]} workers died computing it"
+            self._commit(unit, self._results(_failed(unit, error)))
         else:
             self.again.append(unit)
 
     def _next_unit(self, worker: str) -> Unit | None:
         """A unit of the split that the worker is at; or of one that no worker is at; or of any."""
         taken = set(self.homes.values())
-        for split in sorted(
-            self.sources, key=lambda split: (split != self.homes.get(worker), split in taken)
-        ):
+        home = self.homes.get(worker)
+        for split in sorted(self.sources, key=lambda split: (split != home, split in taken)):
             unit = next(self.sources[split], None)
             if unit is not None:
-                if self.homes.get(worker) != split:
+                if home != split:
                     self.homes[worker] = split
                     self.watcher.preparing(split)
                 return unit
@@ -237,13 +226,9 @@ class _Distributed(Sweep):
         self._commit(unit, self._results(computed))
 
     async def _fetched(self, future: Any, worker: str) -> Any:
-        """A result. (If its worker is gone, Dask would wait for one of that name to compute it
-        again.)
-        """
-        fetching, end = (
-            asyncio.ensure_future(self.client.gather(future)),
-            time.monotonic() + _PATIENCE,
-        )
+        """A result; Dask would wait for ever if its worker is gone."""
+        fetching = asyncio.ensure_future(self.client.gather(future))
+        end = time.monotonic() + _PATIENCE
         try:
             while not (await asyncio.wait({fetching}, timeout=_LOOK))[0]:
                 if time.monotonic() > end or worker not in await self.client.nthreads():
@@ -267,9 +252,7 @@ class _Distributed(Sweep):
         return answered(self.client, make, _ADVICE)
 
     def _tell(self, make: Callable[[], Awaitable[Any]]) -> None:
-        """The same where no answer is needed: workers may be dying, with us, and a scheduler may be
-        stopped.
-        """
+        """The same where no answer is needed, and perhaps nobody is there to give one."""
         if self.client.status == "running":
             with suppress(Exception):
                 self.client.sync(make, callback_timeout=_FAREWELL)
@@ -284,9 +267,7 @@ def _failed(unit: Unit, error: str) -> Computed:
 
 
 class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
-    """A protocol and its images, on a worker. Each sweep has its own name for them: several may
-    share a cluster.
-    """
+    """A protocol and its images, on a worker; each sweep has its own name for them."""
 
     def __init__(self, protocol: Protocol, images: Images) -> None:
         self.protocol, self.images = protocol, images
@@ -324,9 +305,7 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
             return list(data.outcomes(unit.groups, _go_on))
 
     def _alone(self, unit: Unit) -> AbstractContextManager[None]:
-        """The threads of a cell. Cells that overlap must not each set what is the process's, and
-        put it back.
-        """
+        """The threads of a cell; cells that overlap must not each set what is the process's."""
         if self.limit is None:
             return limited(unit.split.n_train <= SMALL, {unit.groups[0].kind})
         if unit.groups[0].kind == "finite":

@@ -1,5 +1,4 @@
-"""The paper's own way to F_q: quadrature on a square grid, then linear interpolation. For
-comparison only.
+"""The paper's own way to F_q, for comparison only: quadrature on a grid, linear interpolation.
 
 Appendix B of the paper, with the corrections of the errata: each sum is multiplied by the cell's
 area instead of being divided by a sum that makes it a conditional expectation, and the term with
@@ -57,8 +56,8 @@ class TabulatedMaxout(Activation):
         _validation.real("r_max", self.r_max, low=0.0, strict=True)
 
     @property
-    def values(self) -> Vector:
-        """F_q at ``n_rho`` equally spaced correlations from -1 to 1."""
+    def table(self) -> Vector:
+        """F_q at ``n_rho`` equally spaced correlations from -1 to 1: what kernels look up."""
         return _table(int(self.rank), int(self.n_grid), float(self.r_max), int(self.n_rho))
 
     @property
@@ -67,14 +66,14 @@ class TabulatedMaxout(Activation):
 
     @property
     def second_moment(self) -> float:
-        return float(self.values[-1])
+        return float(self.table[-1])
 
     def _moment(self, rho: Vector) -> Vector:
-        return np.interp(rho, np.linspace(-1.0, 1.0, self.n_rho), self.values)
+        return np.interp(rho, np.linspace(-1.0, 1.0, self.n_rho), self.table)
 
     def _derivative(self, rho: Vector) -> Vector:
         cell = np.clip(((rho + 1.0) * (self.n_rho - 1) / 2.0).astype(np.int64), 0, self.n_rho - 2)
-        return np.diff(self.values)[cell] * ((self.n_rho - 1) / 2.0)
+        return np.diff(self.table)[cell] * ((self.n_rho - 1) / 2.0)
 
     def _deficit(self, rho: Vector) -> Vector:
         return self.second_moment - self._moment(rho)
