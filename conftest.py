@@ -7,9 +7,11 @@ from importlib.util import find_spec
 import pytest
 
 NEED_TORCH = [
+    "src/mnngp/experiments/convergence/*.py",
     "src/mnngp/finite/*.py",
     "src/mnngp/interop/*.py",
-    "tests/experiments/test_cluster.py",  # of a sweep with finite networks
+    "tests/commands/test_converge.py",
+    "tests/experiments/test_dask_runner.py",  # of a sweep with finite networks
     "tests/experiments/test_convergence.py",
     "tests/finite/*.py",
     "tests/experiments/test_finite_sweep.py",

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from mnngp.activations import Maxout
-from mnngp.activations.tabulated import _grid_moment
+from mnngp.experiments.tabulated import _grid_moment
 
 ROOT = Path(__file__).parents[1]
 RANKS = (2, 3, 4, 8)

@@ -16,7 +16,7 @@ from kernel import machine
 from rich.console import Console
 
 from mnngp import data
-from mnngp.experiments import cluster
+from mnngp.experiments import dask_runner
 from mnngp.experiments.protocol import Protocol
 from mnngp.experiments.store import Store
 
@@ -46,7 +46,7 @@ def cells_a_second(client, what: Protocol) -> float:
         Store.begin(Path(folder) / "run.sqlite", what) as store,
     ):
         start = time.perf_counter()
-        cluster.run(what, store, data.load("digits"), client)
+        dask_runner.run(what, store, data.load("digits"), client)
         seconds = time.perf_counter() - start
         assert store.about()["done"] == len(what)
     return len(what) / seconds
@@ -61,7 +61,7 @@ def main() -> None:
     found: dict[int, list[float]] = {1: [], 2: []}
     for turn in range(arguments.turns):
         for workers, rates in found.items():
-            with cluster.connected(workers=workers) as client:
+            with dask_runner.connected(workers=workers) as client:
                 cells_a_second(client, protocol(seed=100, count=1))  # compiles, and warms up
                 rates.append(cells_a_second(client, protocol(seed=turn)))
                 console.print(f"turn {turn + 1}, {workers} workers: {rates[-1]:.1f} cells a second")

@@ -16,11 +16,11 @@ from mnngp import (
     MaxoutGPClassifier,
     MaxoutGPRegressor,
     MaxoutKernel,
-    TabulatedMaxout,
     plots,
     theory,
 )
-from mnngp.experiments import demo
+from mnngp.experiments import demonstration as demo
+from mnngp.experiments.tabulated import TabulatedMaxout
 from mnngp.inference import GradientFlow
 
 HERE = Path(__file__).parent
@@ -43,7 +43,7 @@ def moments(path: Path) -> None:
     nodes = np.linspace(-1.0, 1.0, coarse.n_rho)[1:-1]  # at ±1 there is a formula of its own
     right.semilogy(
         nodes,
-        _error(coarse.values[1:-1], unit.moment(nodes)),
+        _error(coarse.table[1:-1], unit.moment(nodes)),
         color="#999999",
         label="printed grid (r_max = 100), at nodes",
     )

@@ -17,8 +17,9 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from mnngp import plots
-from mnngp.experiments import selection, tables
-from mnngp.experiments.store import Result, Store
+from mnngp.experiments import comparison, rendering, selection
+from mnngp.experiments.records import Result
+from mnngp.experiments.store import Store
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "experiments" / "results"
@@ -99,7 +100,7 @@ def at_the_papers_choice() -> str:
         for dataset in ("mnist", "cifar10")
         for size in ("quick", "5000", "10000", "50000", "45000")
     ]
-    return tables.as_markdown(tables.lines(rows_of(names)))
+    return rendering.as_markdown(comparison.lines(rows_of(names)))
 
 
 def grid_names() -> list[str]:
@@ -111,7 +112,7 @@ def grid_names() -> list[str]:
 
 def searched() -> str:
     """The grid search: what was selected, for maxout, ReLU and tanh."""
-    return tables.as_markdown(tables.lines(rows_of(grid_names())))
+    return rendering.as_markdown(comparison.lines(rows_of(grid_names())))
 
 
 def side_by_side() -> str:
@@ -134,7 +135,7 @@ def side_by_side() -> str:
             ):
                 name = row.activation if row.rank is None else "rank 2"
                 accuracies[name] = np.array([result.test_accuracy for result in row.best.results])
-        cells = [tables.dataset_name(dataset), f"{n_train:,}", str(len(accuracies["maxout"]))]
+        cells = [comparison.dataset_name(dataset), f"{n_train:,}", str(len(accuracies["maxout"]))]
         cells += [f"{accuracies[name].mean():.4f}" for name in ("maxout", "rank 2", "relu", "tanh")]
         for one, other in (("relu", "maxout"), ("relu", "rank 2"), ("tanh", "maxout")):
             difference = accuracies[one] - accuracies[other]
@@ -159,14 +160,14 @@ def accuracy_figure(path: Path) -> None:
         ]
         lines = [
             line
-            for line in tables.lines(rows_of(names))
+            for line in comparison.lines(rows_of(names))
             if line.ours is not None and line.paper is not None
         ]
         for activation, color in COLORS.items():
             mine = [line for line in lines if line.activation == activation]
             sizes = [line.n_train for line in mine]
             spread = [line.ours.deviation or 0.0 for line in mine]
-            label = tables.network_name(activation)
+            label = comparison.network_name(activation)
             ax.errorbar(
                 sizes,
                 [line.ours.mean for line in mine],
@@ -186,7 +187,7 @@ def accuracy_figure(path: Path) -> None:
                 color=color,
             )
         ax.set(
-            title=f"{tables.dataset_name(dataset)}: ours (lines) and the paper's (crosses)",
+            title=f"{comparison.dataset_name(dataset)}: ours (lines) and the paper's (crosses)",
             xscale="log",
             xlabel="training images",
         )
@@ -253,21 +254,21 @@ def finite() -> str:
     ]
     lines.append("| --- | ---: | --- | ---: | --- | ---: | ---: | ---: | --- | ---: |")
     for name in finite_names():
-        for line in tables.lines(rows_of([name]), ranks=True):
+        for line in comparison.lines(rows_of([name]), ranks=True):
             if line.row is None or line.row.rank is not None or line.row.best is None:
                 continue
             best, theirs = line.row.best, line.paper
             network = line.network + (", other rates" if name.endswith("-rates") else "")
             cells = [
-                tables.dataset_name(line.dataset),
+                comparison.dataset_name(line.dataset),
                 f"{line.n_train:,}",
                 network,
                 str(line.row.repeats),
             ]
             cells += [
-                tables.model_name(best.setting),
+                comparison.model_name(best.setting),
                 f"{best.validation_accuracy:.4f}",
-                tables.spread(best.test_accuracy),
+                rendering.spread(best.test_accuracy),
             ]
             cells += [f"{theirs.accuracy:.4f}", theirs.model] if theirs else ["", ""]
             cells.append(
@@ -307,7 +308,7 @@ def finite_figure(path: Path) -> None:
                 )
             low, high = min(row.n_train for row in rows), max(row.n_train for row in rows)
             ax.set(
-                title=f"{tables.dataset_name(dataset)}, rank {rank}",
+                title=f"{comparison.dataset_name(dataset)}, rank {rank}",
                 xscale="log",
                 xlim=(low / 1.3, high * 1.3),
                 ylim=(0.0, None),

@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from mnngp import MaxoutGPClassifier, MaxoutKernel
-from mnngp.experiments import demo
+from mnngp.experiments import demonstration as demo
 from mnngp.inference import Posterior
 from mnngp.kernels.evaluate import distances
 

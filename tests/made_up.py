@@ -6,7 +6,8 @@ import sqlite3
 import numpy as np
 
 from mnngp.experiments.protocol import Group, Protocol, Split
-from mnngp.experiments.store import Result, Store, _checksum, _sum
+from mnngp.experiments.records import Result, checksum, checksum_of_all
+from mnngp.experiments.store import Store
 
 DEPTHS = (1, 5, 9, 13, 17, 21)
 BIASES = tuple(2.0 * i / 29.0 for i in range(1, 30, 4))
@@ -171,13 +172,13 @@ def sealed(path):
     """Give a store that was changed checksums that fit, as whoever changes one on purpose can."""
     connection = sqlite3.connect(path, isolation_level=None)
     for number, *row in connection.execute("SELECT rowid, name, value FROM run").fetchall():
-        connection.execute("UPDATE run SET checksum = ? WHERE rowid = ?", (_checksum(row), number))
+        connection.execute("UPDATE run SET checksum = ? WHERE rowid = ?", (checksum(row), number))
     for number, *row, _ in connection.execute("SELECT * FROM cell").fetchall():
-        connection.execute(
-            "UPDATE cell SET checksum = ? WHERE number = ?", (_checksum(row), number)
-        )
+        connection.execute("UPDATE cell SET checksum = ? WHERE number = ?", (checksum(row), number))
     rows = connection.execute("SELECT checksum FROM cell").fetchall()
-    connection.execute("UPDATE total SET cells = ?, checksum = ?", (len(rows), _sum(rows)))
+    connection.execute(
+        "UPDATE total SET cells = ?, checksum = ?", (len(rows), checksum_of_all(rows))
+    )
     connection.close()
 
 

@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from mnngp import GELU, Abs, Erf, LeakyReLU, Maxout, NetworkKernel, ReLU, TabulatedMaxout, Tanh
+from mnngp import GELU, Abs, Erf, LeakyReLU, Maxout, NetworkKernel, ReLU, Tanh
 from mnngp.activations import SmoothActivation
 from mnngp.activations.degrees import Degrees
 from mnngp.activations.smooth import MOST_TERMS
@@ -40,10 +40,6 @@ THETA = np.arccos(RHO)
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=repr)
 def test_contract(activation):
     check_activation(activation)
-
-
-def test_contract_of_the_papers_table():
-    check_activation(TabulatedMaxout(4, n_grid=201, n_rho=41), exact=False)
 
 
 # --- maxout against closed forms ------------------------------------------------------------------
@@ -299,11 +295,11 @@ def test_few_degrees_stand_for_all(odd):
     # Near one the fall is the gap times a slope; away from it the difference of two sums.
     near = np.array([1e-300, 1e-40, 1e-20])
     np.testing.assert_allclose(
-        degrees.fall(squares, near), near * (degrees.values @ squares), rtol=1e-3
+        degrees.deficit(squares, near), near * (degrees.values @ squares), rtol=1e-3
     )
     at_one = degrees.sum(squares, np.ones(1))
     np.testing.assert_allclose(
-        degrees.fall(squares, gap), at_one - degrees.sum(squares, y), rtol=1e-13
+        degrees.deficit(squares, gap), at_one - degrees.sum(squares, y), rtol=1e-13
     )
 
 
@@ -380,80 +376,6 @@ def test_hermite_series_says_when_it_is_not_accurate():
         Steep().moment(0.5)
 
 
-# --- the paper's table ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rank", [2, 3, 4])
-def test_the_corrected_table_is_right_at_its_nodes(rank):
-    """Errata: with r_max = 10 good to 1e-13 at the nodes, but at ρ = -1 for ranks below 4."""
-    table, rho = TabulatedMaxout(rank, n_rho=9), np.linspace(-1.0, 1.0, 9)
-    error = np.abs(table.values - Maxout(rank).moment(rho))
-    assert error[1:].max() < 1e-13
-    assert error[0] < (1e-13 if rank == 4 else 1e-2)
-
-
-def test_the_printed_grid_is_too_coarse():
-    """Errata: with the printed r_max = 100 the step is 0.4 and F_q even exceeds F_q(1)."""
-    from mnngp.activations.tabulated import _grid_moment
-
-    errors = [
-        abs(_grid_moment(4, rho, 501, 100.0) - Maxout(4).moment(rho)) for rho in (0.5, 0.95, 0.998)
-    ]
-    assert errors[0] < 1e-13
-    assert 1e-4 < errors[1] < 1e-3
-    assert errors[2] > 2e-2
-
-
-def test_the_printed_sums_are_wrong():
-    """Errata: as printed, eq. (42) and (46) are conditional expectations, and (45) conditions on
-    the wrong events.
-    """
-    from scipy.special import ndtr
-    from scipy.stats import multivariate_normal
-
-    rank, rho = 2, 0.5
-    axis = np.linspace(-8.0, 8.0, 161)
-    x, y = np.meshgrid(axis, axis, indexing="ij")
-    pair = multivariate_normal([0.0, 0.0], [[1.0, rho], [rho, 1.0]])
-    joint = pair.pdf(np.dstack([x, y]))
-    both_below = pair.cdf(np.dstack([x, y]))
-    single = np.exp(-(x * x + y * y) / 2.0)
-    root = np.sqrt(1.0 - rho**2)
-    same = joint * both_below ** (rank - 1)
-    wrong_events = single * ndtr((1.0 - rho) * x / root) * ndtr((1.0 - rho) * y / root)
-    right_events = single * ndtr((y - rho * x) / root) * ndtr((x - rho * y) / root)
-
-    def as_printed(apart):
-        return (
-            rank * (x * y * same).sum() / same.sum()
-            + rank * (rank - 1) * (x * y * apart).sum() / apart.sum()
-        )
-
-    def corrected(apart):
-        return (
-            rank * (x * y * same).sum() / joint.sum()
-            + rank * (rank - 1) * (x * y * apart).sum() / single.sum()
-        )
-
-    exact = Maxout(2).moment(0.5)
-    assert exact == pytest.approx(0.609, abs=1e-3)
-    assert as_printed(wrong_events) == pytest.approx(1.732, abs=1e-3)
-    # with only the events corrected
-    assert as_printed(right_events) == pytest.approx(2.240, abs=1e-3)
-    assert abs(corrected(wrong_events) - exact) > 0.05
-    assert corrected(right_events) == pytest.approx(exact, abs=1e-5)
-
-
-def test_the_table_interpolates_linearly():
-    table = TabulatedMaxout(3, n_grid=101, n_rho=11)
-    assert table.moment(0.1) == pytest.approx(
-        (table.moment(0.0) + table.moment(0.2)) / 2.0, abs=1e-15
-    )
-    assert table.derivative(0.1) == pytest.approx(
-        (table.moment(0.2) - table.moment(0.0)) / 0.2, abs=1e-13
-    )
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -470,9 +392,3 @@ def test_numpy_integers_are_integers():
 def test_other_parameters_are_checked():
     with pytest.raises(InputError, match="negative_slope"):
         LeakyReLU(np.inf)
-    with pytest.raises(InputError, match="rank must be at least 2"):
-        TabulatedMaxout(1)
-    with pytest.raises(InputError, match="n_rho"):
-        TabulatedMaxout(2, n_rho=2)
-    with pytest.raises(InputError, match="r_max"):
-        TabulatedMaxout(2, r_max=0.0)

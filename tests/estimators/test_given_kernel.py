@@ -20,10 +20,10 @@ from mnngp import (
     MaxoutKernel,
     NetworkKernel,
     ReLU,
-    TabulatedMaxout,
     Tanh,
 )
 from mnngp.errors import AccuracyWarning, InputError
+from mnngp.experiments.tabulated import TabulatedMaxout
 from mnngp.inference.search_space import MaxoutSpace, VarianceSpace
 
 FIXED = {"weight_var_bounds": "fixed", "bias_var_bounds": "fixed"}

@@ -16,10 +16,23 @@ import pytest
 from mnngp.commands.sweep import Display
 from mnngp.data import load, standardised
 from mnngp.errors import InputError
-from mnngp.experiments import cells, figures, report, runner, selection, tables
+from mnngp.experiments import (
+    cells,
+    comparison,
+    figures,
+    heat_maps,
+    rendering,
+    report,
+    runner,
+    selection,
+)
+from mnngp.experiments.database import StoreError
 from mnngp.experiments.protocol import Protocol
-from mnngp.experiments.store import Store, StoreError, _columns
+from mnngp.experiments.records import columns
+from mnngp.experiments.store import Store
+from mnngp.experiments.watcher import Watcher
 from mnngp.finite import MaxoutNetwork, Training, predict, train
+from tests import without
 from tests.made_up import result, sealed
 
 MNNGP = Path(sys.executable).with_name("mnngp")
@@ -129,7 +142,7 @@ def test_they_learn(results):
 
 
 def test_the_same_numbers_again_and_after_an_interruption(run, results, tmp_path):
-    class Impatient(runner._Nobody):
+    class Impatient(Watcher):
         def finished(self, found):
             if any(one.kind == "finite" for one in found):
                 raise KeyboardInterrupt
@@ -235,7 +248,7 @@ def test_what_diverges_is_reported_and_left_out(tmp_path):
         0,
         2,
     )
-    assert "of 2 candidates 1 diverged, left out" in tables.as_text(tables.lines([row]))
+    assert "of 2 candidates 1 diverged, left out" in rendering.as_text(comparison.lines([row]))
     # It is a result, not a failure.
     config = tmp_path / "run.toml"
     config.write_text(
@@ -286,11 +299,11 @@ def test_rows_over_all_widths_by_width_and_by_rank(results):
         if row.kind == "finite" and row.n_train == 40 and row.width
     )
     assert whole.best.validation_accuracy == best
-    names = [line.network for line in tables.lines(rows) if line.n_train == 40]
+    names = [line.network for line in comparison.lines(rows) if line.n_train == 40]
     assert names == ["maxout", "maxout, finite width"]
-    everything = [line.network for line in tables.lines(rows, ranks=True) if line.n_train == 40]
+    everything = [line.network for line in comparison.lines(rows, ranks=True) if line.n_train == 40]
     assert "maxout, width 20, rank 3" in everything
-    text = tables.as_text(tables.lines(rows))
+    text = rendering.as_text(comparison.lines(rows))
     assert "width-q-depth-σ_b-σ_w, with standard deviations" in text
 
 
@@ -305,7 +318,7 @@ def test_the_papers_finite_row_stands_beside_ours():
         weight_var=0.001**2,
         noise_var=None,
     )
-    (line,) = tables.lines(selection.rows([ours]))
+    (line,) = comparison.lines(selection.rows([ours]))
     assert line.paper.model == line.model == "500-3-13-0.1-0.001"
     assert line.difference == pytest.approx(0.935 - 0.7070)
 
@@ -322,11 +335,11 @@ def test_the_table_says_which_learning_rate_was_selected(tmp_path):
     found = swept(
         tmp_path / "run.sqlite", protocol_of(family | {"learning_rate": [1e-9, 3e-3]}, train=40)
     )
-    (line,) = tables.lines([selection.rows(found)[0]])
+    (line,) = comparison.lines([selection.rows(found)[0]])
     assert "selected with adam, learning rate 0.003, 30 epochs, batches of 32" in " ".join(
-        tables.as_text([line]).split()
+        rendering.as_text([line]).split()
     )
-    record = tables.record(line)
+    record = comparison.record(line)
     assert (record["weight_std"], record["weight_var"], record["bias_std"]) == (0.1, None, 0.1)
 
 
@@ -348,10 +361,10 @@ def test_figure_2_has_a_line_for_each_width_and_a_panel_for_each_rank(results):
 
 
 def test_heat_maps_and_timings_by_width(results):
-    names = [name for name, _ in figures.all_heat_maps(selection.rows(results))]
+    names = [name for name, _ in heat_maps.all_heat_maps(selection.rows(results))]
     assert "digits, 80 images, maxout, width 20" in names
     assert "digits, 80 images, maxout, finite width" not in names  # widths cannot be in one map
-    figure = dict(figures.all_heat_maps(selection.rows(results)))[
+    figure = dict(heat_maps.all_heat_maps(selection.rows(results)))[
         "digits, 80 images, maxout, width 20"
     ]
     assert figure["layout"]["xaxis"]["title"]["text"] == "σ<sub>w</sub>"
@@ -459,7 +472,7 @@ def test_a_store_from_before_finite_networks_is_read_and_goes_on(tmp_path):
     with Store.open(path) as store:
         about = store._run()
         cells_ = [
-            (key, *[getattr(one, name) for name in _columns(1)]) for _, key, one in store.news(0)
+            (key, *[getattr(one, name) for name in columns(1)]) for _, key, one in store.news(0)
         ]
     connection = sqlite3.connect(old)
     connection.executescript(FORMAT_1)
@@ -505,11 +518,11 @@ def test_without_torch_it_says_so_and_reads_what_others_have_run(run, tmp_path):
         "= 5\nrank = 2\ndepth = 1\n"
         "weight_std = 0.1\nbias_std = 0.1\n"
     )
-    blocked = "import sys; sys.modules['torch'] = None; from mnngp.commands.app import main; main()"
 
     def command(*arguments):
         return subprocess.run(
-            [sys.executable, "-c", blocked, *map(str, arguments)],
+            [sys.executable, "-m", "mnngp", *map(str, arguments)],
+            env=without.environment(tmp_path / "blocked", "torch"),
             capture_output=True,
             text=True,
             check=False,

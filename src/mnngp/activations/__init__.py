@@ -4,7 +4,6 @@ from mnngp.activations.base import Activation, HomogeneousActivation
 from mnngp.activations.maxout import Maxout
 from mnngp.activations.piecewise import Abs, LeakyReLU, ReLU
 from mnngp.activations.smooth import GELU, Erf, SmoothActivation, Tanh
-from mnngp.activations.tabulated import TabulatedMaxout
 
 __all__ = [
     "GELU",
@@ -16,6 +15,5 @@ __all__ = [
     "Maxout",
     "ReLU",
     "SmoothActivation",
-    "TabulatedMaxout",
     "Tanh",
 ]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mnngp._io import PICTURES, replacing, writable
+from mnngp._io import PICTURES, atomic_write, writable
 from mnngp._system.extras import require
 
 if TYPE_CHECKING:
-    from mnngp.finite.study import Study
+    from mnngp.experiments.convergence.study import Study
 
 
 def converge(
@@ -81,7 +81,7 @@ def converge(
     from mnngp.finite import require_torch
 
     require_torch()
-    from mnngp.finite.study import convergence_study
+    from mnngp.experiments.convergence.study import convergence_study
 
     chosen = {"ranks": rank, "depths": depth, "widths": width}
     try:
@@ -106,9 +106,9 @@ def converge(
     else:
         _print(found)
     if plot is not None:
-        from mnngp.finite.pictures import convergence
+        from mnngp.experiments.convergence.pictures import convergence
 
-        with replacing(plot) as file:
+        with atomic_write(plot) as file:
             convergence(found).savefig(file, dpi=130, format=plot.suffix[1:].lower())
         if not as_json:
             typer.echo(f"\nPicture: {plot}")
@@ -131,9 +131,7 @@ def _fit(value: float, width: int, form: str) -> str:
 
 
 def _print(found: Study) -> None:
-    """The tables: one for covariances, one for tangent kernels, one for training, and the
-    exponents.
-    """
+    """The tables of covariances, tangent kernels and training, and the exponents."""
     typer.echo(
         "Covariances of the outputs (score: largest error in standard errors; printed: for "
         "eq. (20) as printed)"
@@ -160,7 +158,7 @@ def _print(found: Study) -> None:
     if found.descents:
         typer.echo(
             "\nTrained by gradient descent, against what the analytic tangent kernel "
-            "foretells from the same start"
+            "predicts from the same start"
         )
         typer.echo("rank depth  width networks                          one network²")
     for descent in found.descents:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mnngp._io import PAGES, writable
 from mnngp._system.extras import require
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def demo(
@@ -21,9 +25,8 @@ def demo(
     require("the demonstration's pictures and report", "matplotlib", "jinja2", "plotly")
     from rich.console import Console
     from rich.progress import Progress
-    from rich.table import Table
 
-    from mnngp.experiments import demo as demonstration
+    from mnngp.experiments import demonstration
 
     console = Console()
     data = demonstration.Digits.load()
@@ -39,59 +42,56 @@ def demo(
         for result in demonstration.run(data):
             results.append(result)
             progress.update(task, advance=1, description=f"fitted {result.name}")
-    table = Table(title="Test accuracy by number of hidden layers")
-    table.add_column("network", no_wrap=True)
-    for depth in demonstration.DEPTHS:
-        table.add_column(str(depth), justify="right")
-    table.add_column("seconds", justify="right")
-    for result in results:
-        table.add_row(
-            result.name,
-            *(f"{value:.3f}" for value in result.accuracy.values()),
-            f"{result.seconds:.2f}",
-        )
-    console.print(table)
+    accuracies = (
+        [one.name, *(f"{value:.3f}" for value in one.accuracy.values()), f"{one.seconds:.2f}"]
+        for one in results
+    )
+    names = ("network", *map(str, demonstration.DEPTHS), "seconds")
+    console.print(_table("Test accuracy by number of hidden layers", names, accuracies))
     console.print(
         "Rank 2 and ReLU (inputs/√2) agree to the last digit: they are the same Gaussian "
         "process (proposition 1).\n"
     )
     with console.status("choosing a kernel, and growing a forest"):
         contest = demonstration.contest(data)
-    table = Table(title="The same digits, raw pixels, nothing chosen by hand")
-    table.add_column("classifier", no_wrap=True)
-    for title in ("accuracy", "log loss", "seconds to fit"):
-        table.add_column(title, justify="right")
-    for entry in contest:
-        table.add_row(
-            entry.name, f"{entry.accuracy:.3f}", f"{entry.log_loss:.3f}", f"{entry.seconds:.1f}"
-        )
-    console.print(table)
+    scores = (
+        [one.name, f"{one.accuracy:.3f}", f"{one.log_loss:.3f}", f"{one.seconds:.1f}"]
+        for one in contest
+    )
+    names = ("classifier", "accuracy", "log loss", "seconds to fit")
+    console.print(_table("The same digits, raw pixels, nothing chosen by hand", names, scores))
     chosen = contest[0].model
     console.print(
         f"Chosen from {len(chosen.trials_)} kernels by leave-one-out: {chosen.kernel_!r}\n"
-        f"Leave-one-out had foretold an accuracy of {chosen.loo_.accuracy:.3f} and a log loss of "
+        f"Leave-one-out had estimated an accuracy of {chosen.loo_.accuracy:.3f} and a log loss of "
         f"{chosen.loo_.log_loss:.3f}.\n"
     )
-    table = Table(title="Two of the surest and four of the least sure test images")
-    for title in ("digit", "prediction", "probability", "second", "probability"):
-        table.add_column(title, justify="right")
+    names = ("digit", "prediction", "probability", "second", "probability")
+    table = _table("Two of the surest and four of the least sure test images", names, ())
+    table.columns[0].justify = "right"
     for guess in demonstration.guesses(data, chosen, surest=2, least=4):
+        first = (f"{guess.truth}", f"{guess.first}", f"{guess.probability:.3f}")
         style = None if guess.first == guess.truth else "red"
-        numbers = (
-            f"{guess.first}",
-            f"{guess.probability:.3f}",
-            f"{guess.second}",
-            f"{guess.second_probability:.3f}",
-        )
-        table.add_row(f"{guess.truth}", *numbers, style=style)
+        table.add_row(*first, f"{guess.second}", f"{guess.second_probability:.3f}", style=style)
     console.print(table)
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("the paper's protocol, small", total=None)
-        demonstration.report(
-            data,
-            results,
-            contest,
-            output,
-            told=lambda done, total: progress.update(task, completed=done, total=total),
-        )
+
+        def told(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        demonstration.report(data, results, contest, output, told)
     console.print(f"Report: {output}")
+
+
+def _table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of names and numbers."""
+    from rich.table import Table
+
+    table = Table(title=title)
+    table.add_column(names[0], no_wrap=True)
+    for name in names[1:]:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from mnngp._io import PAGES, replacing, writable
+from mnngp._io import PAGES, atomic_write, writable
 from mnngp._system.extras import require
 from mnngp.errors import InputError
 
@@ -74,7 +74,7 @@ def table(
         style = style or next(
             (known for known, suffix in _SUFFIXES.items() if suffix == output.suffix.lower()), None
         )
-    from mnngp.experiments import selection, tables
+    from mnngp.experiments import comparison, rendering, selection
     from mnngp.experiments.store import Store
 
     with Store.open(run) as store:
@@ -91,17 +91,17 @@ def table(
             "the first N repeats",
             err=True,
         )
-    lines = tables.lines(rows, ranks=ranks, missing=missing)
+    lines = comparison.lines(rows, ranks=ranks, missing=missing)
     if as_json:
-        text = json.dumps([tables.record(line) for line in lines])
+        text = json.dumps([comparison.record(line) for line in lines])
     elif style in (None, "text") and output is None and sys.stdout.isatty():
-        text = tables.as_text(lines, shutil.get_terminal_size().columns).rstrip("\n")
+        text = rendering.as_text(lines, shutil.get_terminal_size().columns).rstrip("\n")
     else:
-        text = tables.render(lines, style or "text").rstrip("\n")
+        text = rendering.render(lines, style or "text").rstrip("\n")
     if output is None:
         typer.echo(text)
     else:
-        with replacing(output) as file:
+        with atomic_write(output) as file:
             file.write(f"{text}\n".encode())
         typer.echo(f"table: {output}")
 

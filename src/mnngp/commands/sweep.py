@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mnngp.commands.data import DataDir
+from mnngp.experiments.watcher import Watcher
 
 if TYPE_CHECKING:
     from mnngp.data import Images
     from mnngp.experiments.protocol import Protocol, Split
+    from mnngp.experiments.records import Result
     from mnngp.experiments.selection import Setting
-    from mnngp.experiments.store import Result, Store
+    from mnngp.experiments.store import Store
 
 _EVERY = 10.0  # seconds between two lines where there is no terminal
 
@@ -112,10 +114,8 @@ def _run(
     from mnngp.experiments.protocol import Protocol
     from mnngp.experiments.store import Store
 
-    protocol, on_cluster = (
-        Protocol.load(config),
-        any(value is not None for value in cluster.values()),
-    )
+    protocol = Protocol.load(config)
+    on_cluster = any(value is not None for value in cluster.values())
     # Without its data, or what it needs, a sweep cannot begin, and leaves no store behind.
     if any(family.kind == "finite" for family in protocol.families):
         finite.require_torch()
@@ -146,19 +146,17 @@ def _run_on_cluster(
 ) -> None:
     import logging
 
-    from mnngp.experiments import cluster
+    from mnngp.experiments import dask_runner
 
     # What happens to workers is the cluster's business, and in its own logs; here it would tear the
     # display apart.
     logging.disable(logging.CRITICAL)
-    with cluster.connected(**where) as client, Display(title) as display:
-        cluster.run(protocol, store, images, client, display)
+    with dask_runner.connected(**where) as client, Display(title) as display:
+        dask_runner.run(protocol, store, images, client, display)
 
 
-class Display:
-    """How the sweep goes, on standard error: a live panel on a terminal, a line now and then
-    elsewhere. A ``runner.Watcher``.
-    """
+class Display(Watcher):
+    """How the sweep goes, on standard error: a live panel on a terminal, else lines."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console
@@ -218,13 +216,12 @@ class Display:
             self._say(" · ".join(self._facts()))
 
     def waiting(self, cells: int) -> None:
-        phase = f"another process is computing the last {cells:,} cells"
-        if self.live is None and self.phase != phase:
-            self._say(phase)
-        self.phase = phase
+        self._waits(f"another process is computing the last {cells:,} cells")
 
     def no_workers(self) -> None:
-        phase = "the cluster has no workers yet; waiting for some"
+        self._waits("the cluster has no workers yet; waiting for some")
+
+    def _waits(self, phase: str) -> None:
         if self.live is None and self.phase != phase:
             self._say(phase)
         self.phase = phase
@@ -251,10 +248,8 @@ class Display:
         seconds = time.monotonic() - self.started
         if self.ours and seconds > 0.0:
             rate = self.ours / seconds
-            facts += [
-                f"{rate:.3g} a second",
-                f"{_duration((self.total - len(self.cells)) / rate)} left",
-            ]
+            left = _duration((self.total - len(self.cells)) / rate)
+            facts += [f"{rate:.3g} a second", f"{left} left"]
         if self.failed:
             facts.append(f"{len(self.failed):,} failed")
         best = self._best()

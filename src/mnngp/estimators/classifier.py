@@ -13,9 +13,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mnngp._typing import Matrix, Vector
-from mnngp.estimators.base import MaxoutGP
 from mnngp.estimators.calibration import Calibration
 from mnngp.estimators.lazy import Lazy, LazyResults
+from mnngp.estimators.maxout_gp import MaxoutGP
 from mnngp.estimators.parameters import check_class_weight, sample_weights
 from mnngp.estimators.process import LEFT_OUT_AT_MOST, FittedProcess
 from mnngp.kernels.sklearn import DeepKernel

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnngp import __version__
-from mnngp._io import replacing
+from mnngp._io import atomic_write
 from mnngp._typing import Array
 from mnngp.errors import InputError, ModelFileError
 from mnngp.estimators.model_values import shortened
@@ -85,7 +85,7 @@ class Writer:
 @contextlib.contextmanager
 def writing(path: Any) -> Iterator[Writer]:
     """A new archive, which takes the place of the file when all is written."""
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         yield Writer(archive)
 
 

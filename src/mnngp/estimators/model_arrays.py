@@ -188,7 +188,7 @@ class ArrayChecks:
             )
         if group.max() >= n or not np.bincount(group, minlength=n).all():
             raise InputError(
-                f"rows must belong to {n} unique inputs, each of them to one, and none must have no row"
+                f"rows must belong to {n} unique inputs, each to one, and none must have no row"
             )
 
 

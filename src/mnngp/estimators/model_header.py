@@ -22,9 +22,8 @@ from mnngp.estimators.features import NORMALIZATIONS
 from mnngp.estimators.model_archive import LARGEST_HEADER
 from mnngp.estimators.model_kernel import LARGEST_DEPTH, LARGEST_RANK
 from mnngp.estimators.parameters import check_class_weight
-from mnngp.inference import solvers
-from mnngp.inference.factor import Report
-from mnngp.inference.large import IterationReport
+from mnngp.inference import IterationReport, Report
+from mnngp.inference.solvers import by_name
 
 # Version 2 knows kernels of any layers, and weights of classes.
 FORMAT, VERSION = "mnngp-model", 2
@@ -142,7 +141,7 @@ def plain_parameters(model: Any) -> dict[str, Any]:
         parameters["random_state"] = None  # a generator has no open form; it has done its work
     if not isinstance(parameters["solver"], str):
         # its settings were for the fit
-        parameters["solver"] = solvers.word(parameters["solver"], 0, np.float64)
+        parameters["solver"] = by_name.name_of(parameters["solver"], 0, np.float64)
     return {
         name: value if name == "kernel" else model_values.as_json(name, value)
         for name, value in parameters.items()
@@ -212,7 +211,7 @@ _PARAMETERS: dict[str, Callable[[str, Any], object]] = {  # those that may not b
     "dtype": model_values.dtype,
     "max_trials": _whole(1, model_values.LARGEST_INT),
     "random_state": _whole(0, 2**32 - 1),
-    "solver": _one_of(*solvers.WORDS),
+    "solver": _one_of(*by_name.NAMES),
     "n_jobs": _whole(-model_values.LARGEST_INT, model_values.LARGEST_INT),
 }
 

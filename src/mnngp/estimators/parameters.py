@@ -12,13 +12,13 @@ from mnngp import _validation
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError
 from mnngp.estimators.features import NORMALIZATIONS
-from mnngp.inference import solvers
 from mnngp.inference.search_space import (
     MAXOUT_PARAMETERS,
     MaxoutSpace,
     SearchSpace,
     VarianceSpace,
 )
+from mnngp.inference.solvers import by_name
 from mnngp.kernels.sklearn import DeepKernel
 
 _WEIGHTS = 1e-100, 1e100  # sample weights that are not zero
@@ -42,7 +42,7 @@ def search_space(estimator: Any) -> SearchSpace:
         seed_of(estimator.random_state)
     if estimator.progress not in (None, True, False):
         raise InputError(f"progress must be True, False or None, got {estimator.progress!r}")
-    solvers.check(estimator.solver)
+    by_name.check(estimator.solver)
     if estimator.normalize not in NORMALIZATIONS:
         raise InputError(
             "normalize must be 'standard' (columns), 'sphere' (rows) or None, "

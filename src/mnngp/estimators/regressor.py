@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError
-from mnngp.estimators.base import MaxoutGP
 from mnngp.estimators.lazy import LazyResults
+from mnngp.estimators.maxout_gp import MaxoutGP
 from mnngp.estimators.parameters import check_numbers, sample_weights, seed_of
 from mnngp.estimators.process import FittedProcess
 

@@ -32,24 +32,19 @@ from mnngp import finite
 from mnngp._system import threads
 from mnngp._typing import Matrix
 from mnngp.data import Images, standardised
-from mnngp.errors import MnngpError, NoiseWarning, heard
+from mnngp.errors import MnngpError, NoiseWarning, collect_warnings
 from mnngp.estimators.calibration import SoftmaxLoss
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.inference.posterior import Posterior
-from mnngp.kernels import layout, sphere
-from mnngp.kernels.evaluate import correlations
+from mnngp.kernels import sphere
 from mnngp.kernels.points import Points
 
 Labels = NDArray[np.int64]
-Step = Callable[..., None]  # is called now and then, and raises if somebody wants the sweep to end
+Stop = Callable[..., None]  # is called now and then, and raises if somebody wants the sweep to end
 Outcome = dict[str, Any]  # the fields of a result that are not known before
 _CLASSES = 10
 # bytes of angles that are kept for all networks of a split; more are computed for each anew
 _KEPT = 1 << 31
-# pairs of images at a time, which stay in a core's cache; for many training images more,
-_PART = 1 << 17
-# because rows come in multiples of these: so products are the same, kept or not
-_ROWS = layout.TASK
 _TOLD = 3  # warnings of a cell
 
 
@@ -87,7 +82,7 @@ class Prepared:
         )
 
     def outcomes(
-        self, groups: Sequence[Group], step: Step
+        self, groups: Sequence[Group], step: Stop
     ) -> Iterator[tuple[Group, int, Outcome, float]]:
         """Compute the cells of some groups: each with its depth, its outcome and its seconds.
 
@@ -115,7 +110,7 @@ class Prepared:
         """What it computes, with what it warned of; an error is an outcome, whatever it is: the
         other cells go on.
         """
-        with heard() as warned:
+        with collect_warnings() as warned:
             try:
                 outcomes = compute()
             except Exception as error:
@@ -205,7 +200,7 @@ class _Infinite:
         self.points = sphere.on_sphere(points, sphere.window(others[0], points), keep=keep)
         self.others = [self.points.beside(some, keep=keep) for some in others]
 
-    def cell(self, group: Group, depth: int, step: Step) -> Outcome:
+    def cell(self, group: Group, depth: int, step: Stop) -> Outcome:
         """Fit, predict and score."""
         posterior = self._posterior(group, depth, step)
         mean = self._mean(posterior, step)
@@ -214,43 +209,24 @@ class _Infinite:
         noise = {"noise_var": float(posterior.noise_var[0]), "attempts": posterior.report.attempts}
         return self.images.scores(mean) | noise
 
-    def _posterior(self, group: Group, depth: int, step: Step) -> Posterior:
-        noise = np.full(len(self.points), self.noise_var)
-        return Posterior.on(
+    def _posterior(self, group: Group, depth: int, step: Stop) -> Posterior:
+        return Posterior(
             group.kernel(depth),
             self.points,
             self.images.targets,
-            noise,
+            self.noise_var,
             policy=self.policy,
             progress=step,
         )
 
-    def _mean(self, posterior: Posterior, step: Step) -> Matrix:
-        """The posterior means at the other images, a part of them at a time."""
-        result, n = np.empty((len(self.images.labels), _CLASSES)), len(self.points)
-
-        def task(part: tuple[int, int, int]) -> None:
-            step()
-            which, start, stop = part
-            kernel = correlations(
-                posterior._network,
-                self.others[which][start:stop],
-                self.points,
-                contraction=posterior.report.contraction,
-            )
-            place = start + which * len(self.others[0])
-            result[place : place + len(kernel)] = posterior._mean(
-                kernel, np.full(len(kernel), posterior._deviation[0])
-            )
-
-        height = _ROWS * max(1, _PART // (n * _ROWS))
-        parts = [
-            (which, start, min(start + height, len(some)))
-            for which, some in enumerate(self.others)
-            for start in range(0, len(some), height)
-        ]
-        threads.spread(task, parts, work=len(result) * n)
-        return result
+    def _mean(self, posterior: Posterior, step: Stop) -> Matrix:
+        """The posterior means at the other images, a chunk of them at a time."""
+        means, size = [], posterior.inverse.chunk_size
+        for some in self.others:
+            for start in range(0, len(some), size):
+                step()
+                means.append(posterior.mean(some[start : start + size]))
+        return np.concatenate(means)
 
 
 class _Finite:
@@ -269,7 +245,7 @@ class _Finite:
             for which in (1, 2)
         )
 
-    def cells(self, groups: Sequence[Group], step: Step) -> list[Outcome]:
+    def cells(self, groups: Sequence[Group], step: Stop) -> list[Outcome]:
         """Train networks of one shape together, and score each."""
         first = groups[0]
         if first.training is None or first.width is None:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import threading
 import time
-import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import islice
 from typing import Any
 
 from mnngp import __version__
@@ -24,47 +24,18 @@ from mnngp.data import Images
 from mnngp.errors import InputError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
-from mnngp.experiments.store import Result, Store, commit, now
+from mnngp.experiments.provenance import commit, now
+from mnngp.experiments.records import Result
+from mnngp.experiments.store import Store
+from mnngp.experiments.watcher import Watcher
 
 Finished = list[tuple[str, Result]]  # cells of one group, by their keys
 SMALL = 2048  # training images up to which a cell is one thread's work
 _PARAMETERS = 1 << 26  # of finite networks that are trained together, of which there are at most
 _MOST_TOGETHER = 256
 _INPUTS = 3072  # of the largest images
+_OF_A_GROUP = ("activation", "rank", "kind", "weight_var", "bias_var", "width")
 _POLL = 0.5  # seconds between two looks at what other processes have finished
-
-
-class Watcher(typing.Protocol):
-    """Is told how a sweep goes."""
-
-    def begin(self, total: int, finished: Sequence[Result]) -> None:
-        """There are so many cells, of which some are finished."""
-
-    def preparing(self, split: Split) -> None:
-        """The angles of a split are computed."""
-
-    def finished(self, results: Sequence[Result]) -> None:
-        """Cells have been committed, by us or by another process."""
-
-    def waiting(self, cells: int) -> None:
-        """All that is left is being computed by other processes."""
-
-    def no_workers(self) -> None:
-        """The cluster has no workers yet, or any more."""
-
-
-class _Nobody:
-    """A watcher that does not mind."""
-
-    def begin(self, total: int, finished: Sequence[Result]) -> None: ...
-
-    def preparing(self, split: Split) -> None: ...
-
-    def finished(self, results: Sequence[Result]) -> None: ...
-
-    def waiting(self, cells: int) -> None: ...
-
-    def no_workers(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -106,25 +77,20 @@ def units(protocol: Protocol) -> list[Unit]:
             continue
         for depth in group.depths:
             shape = (group.split, group.width, group.rank, depth, group.training)
-            room = (
-                0
-                if group.width is None
-                else _together(group.width, group.rank or 1, depth) - len(shapes.get(shape, ()))
-            )
-            if shape not in shapes or room <= 0:
+            most = _together(group, depth)
+            if len(shapes.get(shape, ())) in (0, most):
                 shapes[shape] = []
                 parts.append(shapes[shape])
             shapes[shape].append(group.at((depth,)))
     return [Unit(number, tuple(part)) for number, part in enumerate(parts)]
 
 
-def _together(width: int, rank: int, depth: int) -> int:
-    """How many networks of finite width are trained at once: small ones gain by company, large ones
-    need the memory.
-    """
-    return max(
-        1, min(_MOST_TOGETHER, _PARAMETERS // (width * rank * (_INPUTS + width * (depth - 1))))
-    )
+def _together(group: Group, depth: int) -> int:
+    """How many networks are trained at once: small ones gain by company, large ones need memory."""
+    if group.width is None:
+        return 1
+    parameters = group.width * (group.rank or 1) * (_INPUTS + group.width * (depth - 1))
+    return max(1, min(_MOST_TOGETHER, _PARAMETERS // parameters))
 
 
 def run(protocol: Protocol, store: Store, images: Images, watcher: Watcher | None = None) -> None:
@@ -147,12 +113,8 @@ class Sweep:
             raise InputError(
                 f"images must be those of the protocol, {protocol.dataset}, got {images.name}"
             )
-        self.protocol, self.store, self.images, self.watcher = (
-            protocol,
-            store,
-            images,
-            watcher or _Nobody(),
-        )
+        self.protocol, self.store, self.images = protocol, store, images
+        self.watcher = watcher or Watcher()
         self.test = Test(protocol, images)
         self.stop = threading.Event()
         self.commit = commit()
@@ -161,8 +123,9 @@ class Sweep:
         self.last, self.looked = 0, 0.0  # the last of them, and when that was
 
     def run(self) -> None:
-        """Until the store has all cells: it alone knows what is finished, and another process may
-        open failed ones again.
+        """Until the store has all cells.
+
+        It alone knows what is finished, and another process may open failed ones again.
         """
         self.watcher.begin(len(self.protocol), self._look())
         while self.open or self._opened_again():
@@ -201,8 +164,9 @@ class Sweep:
         return all(key in self.known for key in unit.names())
 
     def _next_split(self) -> Split | None:
-        """A split with work left: one that nobody else is at, so that the angles are computed once,
-        or else any.
+        """A split with work left: one that nobody else is at, if there is one.
+
+        So the angles are computed once.
         """
         contested = None
         for split in dict.fromkeys(unit.split for unit in self.open):
@@ -223,22 +187,18 @@ class Sweep:
         return False
 
     def _run_split(self, split: Split) -> None:
-        """Compute what is claimable of a split, as many units at a time as there are threads
-        for.
-        """
-        small = split.n_train <= SMALL
+        """Compute what is claimable of a split, as many units at a time as there are threads."""
+        groups = [group for unit in self.open if unit.split == split for group in unit.groups]
+        small, kinds = split.n_train <= SMALL, {group.kind for group in groups}
         workers = threads.count() if small else 1
-        if any(
-            _together(group.width or 1, group.rank or 1, max(group.depths)) == 1
-            for group in self._finite(split)
-        ):
+        finite = [group for group in groups if group.width is not None]
+        if any(_together(group, max(group.depths)) == 1 for group in finite):
             workers = 1  # each may take gigabytes
         queue = self._claimed(split)
-        ahead = [unit for _, unit in zip(range(workers), queue, strict=False)]
+        ahead = list(islice(queue, workers))
         if not ahead:
             return
         self.watcher.preparing(split)
-        kinds = {group.kind for unit in self.open if unit.split == split for group in unit.groups}
         data = Prepared(self.protocol, self.images, self.test, split, kinds)
         running: dict[Future[Finished], Unit] = {}
         pool = ThreadPoolExecutor(workers, thread_name_prefix="cell")
@@ -249,9 +209,7 @@ class Sweep:
                     done, _ = wait(running, return_when=FIRST_COMPLETED)
                     for future in done:
                         self._commit(running.pop(future), future.result())
-                    ahead = [
-                        unit for _, unit in zip(range(workers - len(running)), queue, strict=False)
-                    ]
+                    ahead = list(islice(queue, workers - len(running)))
             except BaseException:
                 self.stop.set()  # the threads see it before their next step
                 raise
@@ -260,19 +218,10 @@ class Sweep:
                 for unit in [*ahead, *running.values()]:  # given up: others may have them
                     self.store.release(unit.number)
 
-    def _finite(self, split: Split) -> Iterator[Group]:
-        """The open groups of a split that are networks of finite width."""
-        return (
-            group
-            for unit in self.open
-            if unit.split == split
-            for group in unit.groups
-            if group.width is not None
-        )
-
     def _claimed(self, split: Split) -> Iterator[Unit]:
-        """Units of a split, claimed one by one. What others have finished is looked up after the
-        claim: nothing is done twice.
+        """Units of a split, claimed one by one.
+
+        What others have finished is looked up after the claim: nothing is done twice.
         """
         for unit in [unit for unit in self.open if unit.split == split]:
             if not self.store.claim(unit.number):
@@ -313,33 +262,20 @@ class Sweep:
             raise _Stopped
 
     def _result(self, group: Group, depth: int, seconds: float, outcome: dict[str, Any]) -> Result:
-        scores = (
-            "validation_accuracy",
-            "validation_log_loss",
-            "test_accuracy",
-            "test_log_loss",
-            "noise_var",
-            "attempts",
-        )
-        nothing = dict.fromkeys((*scores, "error", "warning"))
-        return Result(
-            dataset=self.protocol.dataset,
-            n_train=group.split.n_train,
-            n_validation=self.protocol.validation,
-            n_test=self.protocol.test,
-            repeat=group.split.repeat,
-            seed=self.protocol.seed,
-            activation=group.activation,
-            rank=group.rank,
-            kind=group.kind,
-            depth=depth,
-            weight_var=group.weight_var,
-            bias_var=group.bias_var,
-            seconds=seconds,
-            version=__version__,
-            commit=self.commit,
-            finished=now(),
-            width=group.width,
-            training=None if group.training is None else str(group.training),
-            **{"status": "done", **nothing, **outcome},
-        )
+        known: dict[str, Any] = {
+            **{name: getattr(group, name) for name in _OF_A_GROUP},
+            "dataset": self.protocol.dataset,
+            "n_train": group.split.n_train,
+            "n_validation": self.protocol.validation,
+            "n_test": self.protocol.test,
+            "repeat": group.split.repeat,
+            "seed": self.protocol.seed,
+            "depth": depth,
+            "training": None if group.training is None else str(group.training),
+            "seconds": seconds,
+            "version": __version__,
+            "commit": self.commit,
+            "finished": now(),
+        }
+        nothing: dict[str, Any] = dict.fromkeys(field.name for field in fields(Result))
+        return Result(**nothing | known | {"status": "done"} | outcome)

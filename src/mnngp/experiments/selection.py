@@ -1,5 +1,4 @@
-"""From finished cells to rows of a table: which hyperparameters a kind of network is given, and how
-well it does with them.
+"""From finished cells to rows of a table: which hyperparameters are selected, and how they do.
 
 The selected hyperparameters are those with the highest mean validation accuracy over the repeats; a
 tie goes to the lower mean validation log loss, and then to the first in order of rank, depth, bias
@@ -10,21 +9,24 @@ no say. A candidate counts once all of its repeats are done.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from mnngp import _validation
 from mnngp.errors import InputError
 
 if TYPE_CHECKING:
-    from mnngp.experiments.store import Result
+    from mnngp.experiments.records import Result
 
 _DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10")  # in the order of the tables
 _KINDS = ("nngp", "ntk", "finite")
 _ACTIVATIONS = ("maxout", "relu", "tanh")
+# data, size, kind, activation, and the width and rank that a row is limited to
+_Key = tuple[str, int, str, str, int | None, int | None]
 
 
 class Setting(NamedTuple):
@@ -43,30 +45,19 @@ class Setting(NamedTuple):
 
     @staticmethod
     def of(result: Result) -> Setting:
-        return Setting(
-            result.dataset,
-            result.n_train,
-            result.activation,
-            result.kind,
-            result.rank,
-            result.depth,
-            result.bias_var,
-            result.weight_var,
-            result.width,
-            result.training,
-        )
+        return Setting(*(getattr(result, name) for name in Setting._fields))
 
     @property
     def order(self) -> tuple[object, ...]:
         """Sorts settings."""
         first = row_order(self.dataset, self.n_train, self.kind, self.activation)
+        variances = (self.bias_var, self.weight_var)
         return (
             *first,
             self.width or 0,
             self.rank or 0,
             self.depth,
-            self.bias_var,
-            self.weight_var,
+            *variances,
             self.training or "",
         )
 
@@ -88,12 +79,13 @@ class Spread:
 
     @staticmethod
     def of(accuracies: Sequence[float], images: int) -> Spread:
-        count = len(accuracies)
-        mean = _mean(accuracies)
+        count, average = len(accuracies), fmean(accuracies)
         if count == 1:
-            return Spread(mean, None, math.sqrt(max(mean * (1.0 - mean), 0.0) / max(images, 1)), 1)
-        deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in accuracies) / (count - 1))
-        return Spread(mean, deviation, deviation / math.sqrt(count), count)
+            binomial = math.sqrt(max(average * (1.0 - average), 0.0) / max(images, 1))
+            return Spread(average, None, binomial, 1)
+        squares = math.fsum((value - average) ** 2 for value in accuracies)
+        deviation = math.sqrt(squares / (count - 1))
+        return Spread(average, deviation, deviation / math.sqrt(count), count)
 
     @property
     def single(self) -> float:
@@ -108,34 +100,38 @@ class Candidate:
     setting: Setting
     results: tuple[Result, ...]
 
+    def _known(self, name: str) -> list[float]:
+        """What the repeats have in a field, where they have something."""
+        values = (getattr(result, name) for result in self.results)
+        return [value for value in values if value is not None]
+
+    def _mean(self, name: str) -> float | None:
+        """The mean over the repeats, if there is a value everywhere."""
+        values = self._known(name)
+        return fmean(values) if values and len(values) == len(self.results) else None
+
     @cached_property
     def validation_accuracy(self) -> float | None:
-        return _mean_or_none(result.validation_accuracy for result in self.results)
+        return self._mean("validation_accuracy")
 
     @cached_property
     def validation_log_loss(self) -> float | None:
-        return _mean_or_none(result.validation_log_loss for result in self.results)
+        return self._mean("validation_log_loss")
 
     @cached_property
     def test_accuracy(self) -> Spread | None:
-        values = [
-            result.test_accuracy for result in self.results if result.test_accuracy is not None
-        ]
-        return (
-            Spread.of(values, self.results[0].n_test) if len(values) == len(self.results) else None
-        )
+        values = self._known("test_accuracy")
+        complete = len(values) == len(self.results)
+        return Spread.of(values, self.results[0].n_test) if complete else None
 
     @cached_property
     def test_log_loss(self) -> float | None:
-        return _mean_or_none(result.test_log_loss for result in self.results)
+        return self._mean("test_log_loss")
 
     @property
     def noise_var(self) -> float | None:
         """The largest that a repeat needed."""
-        return max(
-            (result.noise_var for result in self.results if result.noise_var is not None),
-            default=None,
-        )
+        return max(self._known("noise_var"), default=None)
 
     @property
     def raised(self) -> int:
@@ -150,16 +146,13 @@ class Candidate:
     @property
     def warnings(self) -> list[str]:
         """Why they are, each reason once."""
-        return list(
-            dict.fromkeys(
-                line for result in self.results for line in (result.warning or "").splitlines()
-            )
-        )
+        texts = (result.warning or "" for result in self.results)
+        return list(dict.fromkeys(line for text in texts for line in text.splitlines()))
 
     @property
     def seconds(self) -> float | None:
         """Of one repeat, on average."""
-        return _mean_or_none(result.seconds for result in self.results)
+        return self._mean("seconds")
 
     @property
     def merit(self) -> tuple[object, ...]:
@@ -242,83 +235,51 @@ def rows(results: Iterable[Result], repeats: int | None = None) -> list[Row]:
             )
         cells[setting][result.repeat] = result
 
-    members: dict[tuple[str, int, str, str, int | None, int | None], list[Setting]] = defaultdict(
-        list
-    )
+    members: dict[_Key, dict[Setting, dict[int, Result]]] = defaultdict(dict)
     for setting in sorted(cells, key=lambda setting: setting.order):
         key = (setting.dataset, setting.n_train, setting.kind, setting.activation)
-        # A set, because what has no rank, or no width, would be there twice.
-        for width, rank in {(None, None), (setting.width, None), (setting.width, setting.rank)}:
-            members[*key, width, rank].append(setting)
+        for width, rank in ((None, None), (setting.width, None), (setting.width, setting.rank)):
+            members[*key, width, rank][setting] = cells[setting]
     in_order = sorted(members, key=lambda key: (*row_order(*key[:4]), key[4] or 0, key[5] or 0))
-    return [
-        _row(*key, repeats, {setting: cells[setting] for setting in members[key]})
-        for key in in_order
-    ]
+    return [_row(key, repeats, members[key]) for key in in_order]
 
 
-def _row(
-    dataset: str,
-    n_train: int,
-    kind: str,
-    activation: str,
-    width: int | None,
-    rank: int | None,
-    repeats: int,
-    cells: dict[Setting, dict[int, Result]],
-) -> Row:
-    candidates, incomplete, failed, diverged, seconds = [], 0, 0, 0, 0.0
+def _row(key: _Key, repeats: int, cells: dict[Setting, dict[int, Result]]) -> Row:
+    dataset, n_train, kind, activation, width, rank = key
+    candidates, seconds = [], 0.0
+    counts: Counter[str] = Counter()  # of candidates that do not count
     for setting, by_repeat in cells.items():
         seconds += math.fsum(result.seconds or 0.0 for result in by_repeat.values())
         statuses = {result.status for result in by_repeat.values()}
-        if "failed" in statuses:
-            failed += 1
-        elif "diverged" in statuses:
-            diverged += 1
+        if statuses != {"done"}:
+            counts["failed" if "failed" in statuses else "diverged"] += 1
         elif len(by_repeat) < repeats:
-            incomplete += 1
+            counts["incomplete"] += 1
         else:
-            candidates.append(
-                Candidate(setting, tuple(by_repeat[repeat] for repeat in sorted(by_repeat)))
-            )
+            results = tuple(by_repeat[repeat] for repeat in sorted(by_repeat))
+            candidates.append(Candidate(setting, results))
     candidates.sort(key=lambda candidate: candidate.merit)
-    found = tuple(candidates)
     return Row(
-        dataset,
-        n_train,
-        activation,
-        kind,
-        rank,
-        repeats,
-        found,
-        incomplete,
-        failed,
-        seconds,
-        diverged,
-        width,
+        dataset=dataset,
+        n_train=n_train,
+        activation=activation,
+        kind=kind,
+        rank=rank,
+        repeats=repeats,
+        candidates=tuple(candidates),
+        incomplete=counts["incomplete"],
+        failed=counts["failed"],
+        seconds=seconds,
+        diverged=counts["diverged"],
+        width=width,
     )
 
 
 def row_order(dataset: str, n_train: int, kind: str, activation: str) -> tuple[object, ...]:
     """Sorts rows: what is known in the order of the tables, the rest by name."""
-    return (
-        *_place(dataset, _DATASETS),
-        n_train,
-        *_place(kind, _KINDS),
-        *_place(activation, _ACTIVATIONS),
-    )
 
+    def rank(name: str, known: tuple[str, ...]) -> tuple[int, str]:
+        return (known.index(name) if name in known else len(known), name)
 
-def _place(name: str, known: tuple[str, ...]) -> tuple[int, str]:
-    return (known.index(name) if name in known else len(known), name)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _mean_or_none(values: Iterable[float | None]) -> float | None:
-    """The mean, if there is a value everywhere."""
-    collected = list(values)
-    known = [value for value in collected if value is not None]
-    return _mean(known) if known and len(known) == len(collected) else None
+    networks = (*rank(kind, _KINDS), *rank(activation, _ACTIVATIONS))
+    return (*rank(dataset, _DATASETS), n_train, *networks)

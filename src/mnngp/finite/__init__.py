@@ -1,5 +1,6 @@
-"""Maxout networks of finite width. They need PyTorch (``pip install "mnngp[torch]"``), which is
-imported on first use.
+"""Maxout networks of finite width, in PyTorch (``pip install "mnngp[torch]"``).
+
+PyTorch is imported on first use.
 """
 
 from __future__ import annotations
@@ -11,50 +12,43 @@ from mnngp.errors import MissingExtraError
 from mnngp.finite.schedule import Training
 
 if TYPE_CHECKING:
-    from mnngp.finite.convergence import agreement, exact_kurtosis, tangent_agreement
-    from mnngp.finite.descent import descend, descent_agreement
-    from mnngp.finite.network import MaxoutNetwork
+    from mnngp.finite.descent import gradient_descent
+    from mnngp.finite.maxout_network import MaxoutNetwork
     from mnngp.finite.sampling import Draws, draw_values, draw_weights
-    from mnngp.finite.study import Study, convergence_study
     from mnngp.finite.tangent import tangent_kernel
     from mnngp.finite.training import History, predict, train
 
 _HOME = {
-    "convergence": ("agreement", "exact_kurtosis", "tangent_agreement"),
-    "descent": ("descend", "descent_agreement"),
-    "network": ("MaxoutNetwork",),
-    "sampling": ("Draws", "draw_values", "draw_weights"),
-    "study": ("Study", "convergence_study"),
-    "tangent": ("tangent_kernel",),
-    "training": ("History", "predict", "train"),
+    "Draws": "sampling",
+    "History": "training",
+    "MaxoutNetwork": "maxout_network",
+    "draw_values": "sampling",
+    "draw_weights": "sampling",
+    "gradient_descent": "descent",
+    "predict": "training",
+    "tangent_kernel": "tangent",
+    "train": "training",
 }
-_MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "Draws",
     "History",
     "MaxoutNetwork",
-    "Study",
     "Training",
-    "agreement",
-    "convergence_study",
-    "descend",
-    "descent_agreement",
     "draw_values",
     "draw_weights",
-    "exact_kurtosis",
+    "gradient_descent",
     "predict",
-    "tangent_agreement",
     "tangent_kernel",
     "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE:
+    if name not in _HOME:
         raise AttributeError(f"module 'mnngp.finite' has no attribute {name!r}")
     require_torch()
-    return getattr(importlib.import_module(f"mnngp.finite.{_MODULE[name]}"), name)
+    return getattr(importlib.import_module(f"mnngp.finite.{_HOME[name]}"), name)
 
 
 def require_torch() -> None:

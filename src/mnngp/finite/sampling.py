@@ -10,9 +10,9 @@ points, with ω and β standard normal. These are independent Gaussian vectors w
 
     C = b + w H Hᵀ/fan_in
 
-(eq. 4 of the paper before any limit is taken), so they are drawn from it directly: ``rank · width ·
-points`` numbers a layer instead of ``rank · width²``. Nothing is approximated, and F_q appears
-nowhere: it is the law of a real network's values at these points, at every width.
+(eq. 4 of the paper before any limit is taken), so they are drawn from it directly:
+``rank · width · points`` numbers a layer instead of ``rank · width²``. Nothing is approximated, and
+F_q appears nowhere: it is the law of a real network's values at these points, at every width.
 
 Either way the output is, for given ``H_L``, Gaussian with the covariance C of the last layer. Its
 mean over networks estimates the covariance of the outputs with less noise than the outputs
@@ -26,15 +26,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from mnngp import _validation
 from mnngp._system.progress import Done
+from mnngp._typing import Vector
 from mnngp.errors import InputError
-from mnngp.finite.network import real_array, torch_dtype
+from mnngp.finite.maxout_network import real_array, torch_dtype
 from mnngp.kernels import MaxoutKernel
 
-Array = NDArray[np.float64]
 BLOCK = 2**21  # numbers that are held at a time: some megabytes
 
 
@@ -50,8 +49,8 @@ class Draws:
         The first output of each network.
     """
 
-    covariances: Array
-    outputs: Array
+    covariances: Vector
+    outputs: Vector
 
 
 def draw_values(
@@ -63,8 +62,7 @@ def draw_values(
     seed: int = 0,
     progress: Done = lambda part: None,
 ) -> Draws:
-    """Draw the values of networks at the rows of ``X``, layer by layer, from their exact
-    conditional law.
+    """Draw the values of networks at the rows of ``X`` from their exact law, layer by layer.
 
     Parameters
     ----------
@@ -83,17 +81,16 @@ def draw_values(
     --------
     >>> import numpy as np
     >>> from mnngp import MaxoutKernel
-    >>> kernel, X = MaxoutKernel(depth=3, rank=4, weight_var=0.6), np.array([[1.0, 0.5], [-0.3, 2.0]])
+    >>> kernel = MaxoutKernel(depth=3, rank=4, weight_var=0.6)
+    >>> X = np.array([[1.0, 0.5], [-0.3, 2.0]])
     >>> draws = draw_values(kernel, X, width=5000, networks=200)
     >>> print((draws.covariances.mean(axis=0) / kernel(X)).round(2))
     [[1. 1.]
      [1. 1.]]
     """
     points, weight_var, bias_var = setting(kernel, X)
-    width, networks = (
-        _validation.positive_int("width", width),
-        _validation.positive_int("networks", networks),
-    )
+    width = _validation.positive_int("width", width)
+    networks = _validation.positive_int("networks", networks)
     rng = np.random.default_rng(_validation.seed("seed", seed))
     # of a layer at a time; narrow networks many at a time
     units = max(1, BLOCK // (len(points) * kernel.rank))
@@ -109,14 +106,10 @@ def draw_values(
                 some = min(units, width - unit)
                 # single precision for the draws alone: 1e-7 of a value, where networks differ by
                 # 1e-2
-                values = root @ rng.standard_normal(
-                    (count, len(points), kernel.rank * some), dtype=np.float32
-                )
-                hidden = (
-                    values.reshape(count, len(points), kernel.rank, some)
-                    .max(axis=2)
-                    .astype(np.float64)
-                )
+                shape = (count, len(points), kernel.rank * some)
+                values = root @ rng.standard_normal(shape, dtype=np.float32)
+                values = values.reshape(count, len(points), kernel.rank, some)
+                hidden = values.max(axis=2).astype(np.float64)
                 squares += hidden @ hidden.transpose(0, 2, 1)
             C = b + w * squares / width
         covariances[start : start + count] = C
@@ -145,14 +138,10 @@ def draw_weights(
     ((5, 2, 2), (5, 2))
     """
     points, weight_var, bias_var = setting(kernel, X)
-    width, networks = (
-        _validation.positive_int("width", width),
-        _validation.positive_int("networks", networks),
-    )
-    covariances, outputs = (
-        np.empty((networks, len(points), len(points))),
-        np.empty((networks, len(points))),
-    )
+    width = _validation.positive_int("width", width)
+    networks = _validation.positive_int("networks", networks)
+    covariances = np.empty((networks, len(points), len(points)))
+    outputs = np.empty((networks, len(points)))
     for index, own in enumerate(network_seeds(seed, networks)):
         hidden, output = passing_network(points, width, kernel.rank, weight_var, bias_var, seed=own)
         covariances[index] = bias_var[-1] + weight_var[-1] * hidden @ hidden.T / width
@@ -163,12 +152,8 @@ def draw_weights(
 
 def network_seeds(seed: int, count: int) -> list[int]:
     """Seeds of ``count`` networks that do not overlap."""
-    return [
-        int(state >> np.uint64(1))
-        for state in np.random.SeedSequence(_validation.seed("seed", seed)).generate_state(
-            count, np.uint64
-        )
-    ]
+    sequence = np.random.SeedSequence(_validation.seed("seed", seed))
+    return [int(state >> np.uint64(1)) for state in sequence.generate_state(count, np.uint64)]
 
 
 def weight_count(kernel: MaxoutKernel, width: int, inputs: int) -> int:
@@ -186,30 +171,12 @@ def passing_network(
     seed: int,
     dtype: str | torch.dtype = "float32",
     block: int = BLOCK,
-) -> tuple[Array, Array]:
-    """The hidden units and the output of the ``MaxoutNetwork`` of that seed, which never exists as
-    a whole.
+) -> tuple[Vector, Vector]:
+    """The hidden units and the output of a ``MaxoutNetwork`` that never exists as a whole.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        The points.
-    width, rank : int
-        Units of each hidden layer, and maps of a unit.
-    weight_var, bias_var : sequences of depth + 1 floats
-        The variances of each affine map: they also say the depth.
-    seed : int
-        That of the ``MaxoutNetwork``.
-    dtype : {"float32", "float64"}, or torch.float32, torch.float64
-        That of the ``MaxoutNetwork``.
-    block : int
-        Weights that are held at a time.
-
-    Returns
-    -------
-    hidden : array of shape (n, width)
-        The last hidden layer.
-    output : array of shape (n,)
+    ``weight_var`` and ``bias_var`` are those of each affine map, so they also say the depth; at
+    most ``block`` weights are held at a time. The last hidden layer is of shape (n, width), the
+    output of shape (n,).
 
     Examples
     --------
@@ -228,11 +195,8 @@ def passing_network(
         maps = rank * width if index < last else 1
         values = _drawn_product(hidden, maps, float(np.sqrt(w / hidden.shape[1])), generator, block)
         # As in MaxoutNetwork, a layer's biases are drawn after all of its weights.
-        values += (
-            torch.empty(maps, dtype=kind, device="cpu")
-            .normal_(generator=generator)
-            .mul_(float(np.sqrt(b)))
-        )
+        bias = torch.empty(maps, dtype=kind, device="cpu").normal_(generator=generator)
+        values += bias.mul_(float(np.sqrt(b)))
         if index == last:
             return hidden.double().numpy(), values[:, 0].double().numpy()
         hidden = values.unflatten(1, (rank, width)).amax(1)
@@ -257,15 +221,13 @@ def _drawn_product(
     return result
 
 
-def _root(C: Array) -> Array:
-    """A matrix A with ``A Aᵀ = C``, for each of several C that may be singular: points may be
-    equal, or more than units.
-    """
+def _root(C: Vector) -> Vector:
+    """A with ``A Aᵀ = C``, for each of several C that may be singular, as for equal points."""
     values, vectors = np.linalg.eigh(C)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
 
 
-def setting(kernel: MaxoutKernel, X: Any) -> tuple[Array, Array, Array]:
+def setting(kernel: MaxoutKernel, X: Any) -> tuple[Vector, Vector, Vector]:
     """The points, and the variances of each affine map."""
     if not isinstance(kernel, MaxoutKernel):
         raise InputError(f"kernel must be a MaxoutKernel, got {kernel!r}")
@@ -273,8 +235,5 @@ def setting(kernel: MaxoutKernel, X: Any) -> tuple[Array, Array, Array]:
     depth = _validation.positive_int("depth", kernel.depth)
     _validation.positive_int("rank", kernel.rank)
     weight_var = _validation.variances("weight_var", kernel.weight_var, depth + 1, zero=False)
-    return (
-        points,
-        weight_var,
-        _validation.variances("bias_var", kernel.bias_var, depth + 1, zero=True),
-    )
+    bias_var = _validation.variances("bias_var", kernel.bias_var, depth + 1, zero=True)
+    return points, weight_var, bias_var

@@ -1,6 +1,4 @@
-"""How networks of finite width are trained. Known without PyTorch, so that a run can be read where
-it is not installed.
-"""
+"""How networks of finite width are trained; known without PyTorch, so that runs can be read."""
 
 from __future__ import annotations
 
@@ -13,8 +11,9 @@ OPTIMIZERS = ("adam", "sgd")
 
 @dataclass(frozen=True)
 class Training:
-    """Mean squared error, minimised by steps over batches. By default as in the paper, which does
-    not name its optimiser.
+    """Mean squared error, minimised by steps over batches.
+
+    By default as in the paper, which does not name its optimiser.
 
     Parameters
     ----------

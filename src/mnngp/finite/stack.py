@@ -4,8 +4,8 @@ A stack of N networks holds the affine maps of a layer in one tensor, and so com
 networks in one product. The points stand in columns, so the maps are on the left, and a layer's q
 maps of all units of all networks are
 
-    Z_l = W_l H_{l-1} + b_l        (networks, rank · width, points),        H_l = max over the rank
-    of Z_l
+    Z_l = W_l H_{l-1} + b_l        (networks, rank · width, points)
+    H_l = max over the rank of Z_l
 
 Since networks that share their points have the same H_0, their first layers are one matrix product;
 and the maximum is one of long rows of numbers.
@@ -13,8 +13,8 @@ and the maximum is one of long rows of numbers.
 The gradient of the loss, the mean squared error of each network, is written out: backwards through
 the layers,
 
-    dZ_l = dH_l on the map that is the maximum, 0 on the others,    dW_l = dZ_l H_{l-1}ᵀ,    db_l =
-    dZ_l 1,    dH_{l-1} = W_lᵀ dZ_l
+    dZ_l = dH_l on the map that is the maximum, 0 on the others
+    dW_l = dZ_l H_{l-1}ᵀ,        db_l = dZ_l 1,        dH_{l-1} = W_lᵀ dZ_l
 
 It is what ``backward`` of the modules gives (maps that tie share the gradient), without the graph:
 dZ_l takes the place of Z_l, and memory is taken once. All parameters lie in one vector, its
@@ -31,7 +31,7 @@ from typing import Any
 
 import torch
 
-from mnngp.finite.network import MaxoutNetwork
+from mnngp.finite.maxout_network import MaxoutNetwork
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,7 @@ class Shape:
         return sum(rows * (columns + 1) for rows, columns in self.maps)
 
     def activations(self, points: int) -> int:
-        """How many numbers the loss and its gradient need beside the parameters and the
-        gradient.
-        """
+        """How many numbers the loss needs beside the parameters and their gradient."""
         units = (self.depth + 1) * self.width  # every H, and one dH
         return points * (sum(rows for rows, _ in self.maps) + units)
 
@@ -104,9 +102,7 @@ class Stack:
         self._buffers: dict[int, tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]] = {}
 
     def views(self, numbers: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Weights (networks, rows, columns) and biases (networks, rows, 1) of the layers in a
-        vector of all parameters.
-        """
+        """Weights (networks, rows, columns) and biases (networks, rows, 1) in a vector of all."""
         count = len(numbers) // self.shape.parameters
         weights, biases = [], []
         for rows, columns in self.shape.maps:
@@ -131,8 +127,7 @@ class Stack:
                 parameter.copy_(place)
 
     def keep(self, rows: list[int], state: dict[str, Any]) -> None:
-        """Leave all other networks out, also in an optimiser's state: in what has a number for each
-        parameter.
+        """Leave all other networks out, also where an optimiser's state has their parameters.
 
         What can be computed anew goes first, so that no more memory is in use than before.
         """
@@ -166,8 +161,9 @@ class Stack:
         return self._affine(self.shape.depth, columns)
 
     def loss(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
-        """The mean squared error of each network, for targets (sets, points, outputs);
-        ``parameters.grad`` becomes its gradient.
+        """The mean squared error of each network; ``parameters.grad`` becomes its gradient.
+
+        Targets are (sets, points, outputs).
         """
         depth, points = self.shape.depth, X.shape[1]
         Z, H, dH = self._buffers.get(points) or self._make_buffers(points)
@@ -229,9 +225,7 @@ class Stack:
     def _make_buffers(
         self, points: int
     ) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
-        """Z of all layers and of the output, H of all layers, and dH: places in one piece of
-        memory, for the largest batch.
-        """
+        """Z of all layers and the output, H of all layers, and dH: views of one piece of memory."""
         shape = self.shape
         Z = [(self.count, rows, points) for rows, _ in shape.maps]
         H = [(self.count, shape.width, points)] * (shape.depth + 1)

@@ -2,8 +2,9 @@
 
     Θ̂(x, x') = Σ_θ ∂f(x)/∂θ · ∂f(x')/∂θ
 
-The gradient in a weight of the affine map ``z_l = s_w W_l h_{l-1} + s_b β_l`` is ``s_w δ_l
-h_{l-1}``, with ``δ_l = ∂f/∂z_l``, so a layer's part of the sum is a product of two small matrices,
+The gradient in a weight of the affine map ``z_l = s_w W_l h_{l-1} + s_b β_l`` is
+``s_w δ_l h_{l-1}``, with ``δ_l = ∂f/∂z_l``, so a layer's part of the sum is a product of two small
+matrices,
 
     Θ̂_l = (δ_l · δ_l') (s_w² h_{l-1} · h_{l-1}' + s_b²)
 
@@ -18,16 +19,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from mnngp._typing import Vector
 from mnngp.errors import InputError
-from mnngp.finite.network import MaxoutNetwork, input_tensor
+from mnngp.finite.maxout_network import MaxoutNetwork, input_tensor
 from mnngp.kernels import MaxoutKernel
 
 
-def tangent_kernel(
-    network: MaxoutNetwork, X: Any, Y: Any = None, *, output: int = 0
-) -> NDArray[np.float64]:
+def tangent_kernel(network: MaxoutNetwork, X: Any, Y: Any = None, *, output: int = 0) -> Vector:
     """The tangent kernel of a network as it is now, between the rows of ``X`` and those of ``Y``.
 
     Parameters
@@ -47,7 +46,7 @@ def tangent_kernel(
     --------
     >>> import numpy as np
     >>> from mnngp.finite import MaxoutNetwork
-    >>> network = MaxoutNetwork(2000, rank=3, depth=2, inputs=4, weight_var=0.8, parametrization="ntk", seed=0)
+    >>> network = MaxoutNetwork(2000, rank=3, depth=2, inputs=4, parametrization="ntk", seed=0)
     >>> X = np.array([[1.0, 0.0, 0.5, -1.0], [0.0, 1.0, -0.5, 2.0]])
     >>> print(np.abs(tangent_kernel(network, X) / network.kernel("ntk")(X) - 1.0).max() < 0.1)
     True
@@ -77,9 +76,7 @@ def analytic(kernel: MaxoutKernel) -> MaxoutKernel:
 
 
 def _layers(network: MaxoutNetwork, points: torch.Tensor, output: int) -> list[tuple[Any, Any]]:
-    """For each affine map what comes in, ``h_{l-1}``, and the gradient of the output in its values,
-    ``δ_l``: a row a point.
-    """
+    """The inputs ``h_{l-1}`` and the output's gradient ``δ_l`` of each map: a row a point."""
     inputs, values = [], []
     # A gradient is taken here whatever the caller has switched off, in the network's own precision.
     with (

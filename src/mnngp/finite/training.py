@@ -17,29 +17,25 @@ zero, which they are beside Adam's ε = 1e-8.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from mnngp import _validation
 from mnngp._system.progress import Done
-from mnngp.errors import InputError
-from mnngp.finite.network import MaxoutNetwork, real_array, tensor_like
+from mnngp._typing import Matrix
+from mnngp.finite.checks import Data, as_group, point_sets, training_data
+from mnngp.finite.maxout_network import MaxoutNetwork
 from mnngp.finite.schedule import Training
 from mnngp.finite.stack import Shape, Stack
 
-Array = NDArray[Any]
-# points (sets, points, inputs), targets (sets, points, outputs)
-Data = tuple[torch.Tensor, torch.Tensor]
 # bytes for networks that are trained at once, beside the data; more networks are trained part by
 # part
 _MEMORY = 1 << 31
 _CHUNK = 1 << 24  # numbers in a layer of all networks when predicting
-_DTYPES = (torch.float16, torch.float32, torch.float64)  # those that NumPy has, too
 
 
 @dataclass
@@ -113,7 +109,7 @@ def train(
     Examples
     --------
     >>> X = np.linspace(-1.0, 1.0, 50)[:, None]
-    >>> networks = [MaxoutNetwork(width=20, rank=3, depth=2, inputs=1, seed=seed) for seed in range(8)]
+    >>> networks = [MaxoutNetwork(20, rank=3, depth=2, inputs=1, seed=seed) for seed in range(8)]
     >>> histories = train(networks, X, np.sin(4.0 * X), Training(learning_rate=0.01, epochs=300))
     >>> max(history.loss[-1] for history in histories) < 0.01
     True
@@ -121,47 +117,7 @@ def train(
     (8, 50, 1)
     """
     group = as_group(networks)
-    if not isinstance(training, Training):
-        raise InputError(
-            f"training must be a Training, such as Training(epochs=10), got {training!r}"
-        )
-    for number, network in enumerate(group):
-        for name, parameter in network.named_parameters():
-            if not parameter.requires_grad:
-                raise InputError(
-                    f"networks must have no fixed parameters, got requires_grad=False for {name} "
-                    f"of networks[{number}]: "
-                    "train trains all of them; to train some, write your own loop"
-                )
-    if validation is not None and not (
-        isinstance(validation, tuple | list) and len(validation) == 2
-    ):
-        several = f" of length {len(validation)}" if isinstance(validation, tuple | list) else ""
-        raise InputError(
-            "validation must be a pair (X, Y) of points and targets, got "
-            f"{type(validation).__name__}{several}"
-        )
-    data = _data("X", X, "Y", Y, group)
-    judge = (
-        None
-        if validation is None
-        else _data("validation[0]", validation[0], "validation[1]", validation[1], group)
-    )
-    if judge is not None and len(judge[0]) != len(data[0]):
-        raise InputError(
-            f"validation must have as many sets of points as X, {len(data[0])}, got {len(judge[0])}"
-        )
-    if judge is None and training.patience is not None:
-        raise InputError(
-            f"patience={training.patience!r} (early stopping) needs validation=(X, "
-            "Y), points to judge by"
-        )
-    largest = torch.finfo(group[0].weights[0].dtype).max
-    if training.learning_rate > largest:
-        raise InputError(
-            f"learning_rate must be at most {largest:.3g}, as the networks' dtype, "
-            f"got {training.learning_rate!r}"
-        )
+    data, judge = training_data(group, X, Y, training, validation)
     histories: list[History] = []
     with torch.no_grad():
         for some, sets in _parts(group, min(training.batch_size, data[0].shape[1]), len(data[0])):
@@ -175,7 +131,7 @@ def train(
 
 def predict(
     networks: MaxoutNetwork | Sequence[MaxoutNetwork], X: Any, batch_size: int | None = None
-) -> Array:
+) -> Matrix:
     """The outputs of networks of one shape.
 
     Parameters
@@ -192,7 +148,7 @@ def predict(
     array (networks, points, outputs); for a single network (points, outputs)
     """
     group = as_group(networks)
-    points = _points("X", X, group[0].inputs, group)
+    points = point_sets("X", X, group[0].inputs, group)
     if batch_size is not None:
         batch_size = _validation.positive_int("batch_size", batch_size)
     with torch.no_grad():
@@ -255,12 +211,12 @@ class _Run:
         for row, index in here:
             self.histories[index].loss.append(float(total[row]))
 
-    def _step(self, X: torch.Tensor, Y: torch.Tensor) -> Array:
+    def _step(self, X: torch.Tensor, Y: torch.Tensor) -> Matrix:
         """Make the losses of a batch smaller; what they were before."""
         # of this thread, and not for the caller's functions, where NumPy would warn of it
         torch.set_flush_denormal(True)
         try:
-            loss: Array = self.stack.loss(X, Y).cpu().numpy()
+            loss: Matrix = self.stack.loss(X, Y).cpu().numpy()
             for row in np.flatnonzero(~np.isfinite(loss)).tolist():
                 self._diverged(row)
             self.optimizer.step()
@@ -302,18 +258,14 @@ class _Run:
         self.histories[index].kept = self.histories[index].epochs
 
     def _store_unfinished(self) -> None:
-        """The same for all networks that are not finished; with early stopping they have their best
-        parameters already.
-        """
+        """The same for all unfinished networks; early stopping has given them their best."""
         if self.training.patience is None:
             for row, index in enumerate(self.rows):
                 if index in self.going:
                     self._store(row)
 
     def _leave_out_finished(self) -> None:
-        """Networks that share their points need not stay in the stack until the last of them is
-        finished.
-        """
+        """Networks that share their points need not stay in the stack until all are finished."""
         rows = [row for row, index in enumerate(self.rows) if index in self.going]
         if len(rows) == len(self.rows) or len(self.data[0]) > 1:
             return
@@ -348,7 +300,7 @@ def _batches(data: Data, size: int, generator: torch.Generator) -> Iterator[Data
         yield X[:, chosen], Y[:, chosen]
 
 
-def _outputs(stack: Stack, X: torch.Tensor, batch_size: int | None) -> Array:
+def _outputs(stack: Stack, X: torch.Tensor, batch_size: int | None) -> Matrix:
     """(networks, points, outputs), some points at a time."""
     widest = max(rows for rows, _ in stack.shape.maps)
     size = batch_size or max(1, _CHUNK // (stack.count * widest))
@@ -360,9 +312,7 @@ def _outputs(stack: Stack, X: torch.Tensor, batch_size: int | None) -> Array:
 def _parts(
     networks: Sequence[MaxoutNetwork], points: int, sets: int
 ) -> Iterator[tuple[slice, slice]]:
-    """Networks that fit into memory together, and their sets of points: whole sets, or a part of
-    the networks of one.
-    """
+    """Networks that fit into memory together, and their sets: whole ones, or a part of one."""
     shape = Shape.of(networks[0])
     # 4: the gradient and Adam's two moments
     numbers = 4 * shape.parameters + shape.activations(points)
@@ -387,119 +337,6 @@ def _even(count: int, largest: int) -> Iterator[tuple[int, int]]:
 def _denormals_are_zero() -> bool:
     """Whether this thread takes them as zero; there is no other way to ask."""
     return bool(torch.full((1,), 1e-38, dtype=torch.float32, device="cpu") * 1e-3 == 0.0)
-
-
-def as_group(networks: MaxoutNetwork | Sequence[MaxoutNetwork]) -> list[MaxoutNetwork]:
-    """The networks, if they can be computed as one."""
-    group = list(networks) if isinstance(networks, Iterable) else [networks]
-    if not group or not all(isinstance(network, MaxoutNetwork) for network in group):
-        raise InputError(
-            "networks must be a MaxoutNetwork or a sequence of them, at least one, "
-            f"got {networks!r}"
-        )
-    if len({id(network) for network in group}) < len(group):
-        raise InputError("networks must be different ones: the same is there twice")
-    for number, network in enumerate(group):
-        _check_plain(f"networks[{number}]", network)
-    first = _traits(group[0])
-    if first["dtype"] not in _DTYPES:
-        raise InputError(
-            f"networks must be of dtype {', '.join(map(str, _DTYPES))}, got {first['dtype']}; "
-            "network.float() makes one float32"
-        )
-    for number, network in enumerate(group[1:], 1):
-        for name, value in _traits(network).items():
-            if value != first[name]:
-                raise InputError(
-                    f"networks must have the same {', '.join(first)}; "
-                    f"networks[0] has {name} {first[name]}, networks[{number}] has {value}"
-                )
-    return group
-
-
-def _check_plain(name: str, network: MaxoutNetwork) -> None:
-    """Refuse a network that computes more than the affine maps and maxima of its own parameters: a
-    stack knows nothing else.
-    """
-    parts = [*network.weights, *network.biases]
-    maps = Shape.of(network).maps
-    sizes = [rows * columns for rows, columns in maps] + [rows for rows, _ in maps]
-    methods = [
-        getattr(getattr(network, method), "__func__", None)
-        for method in ("forward", "hidden", "_affine")
-    ]
-    for wrong, reason in (
-        (
-            methods != [MaxoutNetwork.forward, MaxoutNetwork.hidden, MaxoutNetwork._affine],
-            "it has a forward of its own",
-        ),
-        (bool(network._forward_hooks or network._forward_pre_hooks), "it has forward hooks"),
-        (
-            not all(isinstance(part, torch.nn.Parameter) for part in parts),
-            "it has pruned or parametrised weights",
-        ),
-        (len({id(part) for part in parts}) < len(parts), "parameters of it are tied"),
-        (
-            [part.numel() for part in parts] != sizes,
-            "its parameters do not have the shapes that they were made with",
-        ),
-    ):
-        if wrong:
-            raise InputError(
-                f"{name} must compute what a MaxoutNetwork computes, but {reason}: "
-                "write your own loop for it"
-            )
-
-
-def _traits(network: MaxoutNetwork) -> dict[str, Any]:
-    names = ("width", "rank", "depth", "inputs", "outputs", "parametrization")
-    weight = network.weights[0]
-    return {name: getattr(network, name) for name in names} | {
-        "dtype": weight.dtype,
-        "device": weight.device,
-    }
-
-
-def _data(name_x: str, X: Any, name_y: str, Y: Any, networks: Sequence[MaxoutNetwork]) -> Data:
-    outputs, Y = networks[0].outputs, real_array(name_y, Y)
-    if Y.ndim == 1 and outputs == 1:
-        Y = Y[:, None]
-    elif Y.ndim < 2:
-        raise InputError(
-            f"{name_y} must have 2 dimensions (points, outputs), such as one-hot rows "
-            f"np.eye({outputs})[labels] - 0.1, "
-            f"got shape {Y.shape}"
-        )
-    points, targets = (
-        _points(name_x, X, networks[0].inputs, networks),
-        _points(name_y, Y, outputs, networks),
-    )
-    if points.shape[:2] != targets.shape[:2]:
-        expected, got = tuple(points.shape[:2]), tuple(targets.shape[:2])
-        raise InputError(
-            f"{name_y} must have a row for each row of {name_x}, {expected} (sets, rows), got {got}"
-        )
-    return points, targets
-
-
-def _points(name: str, value: Any, columns: int, networks: Sequence[MaxoutNetwork]) -> torch.Tensor:
-    """Sets of points (sets, points, columns) for the networks."""
-    array = real_array(name, value)
-    sets = array.shape[0] if array.ndim == 3 else 1
-    if len(networks) % max(sets, 1):
-        raise InputError(
-            f"{name} must have sets of points for equal parts of the {len(networks)} networks, got "
-            f"shape {array.shape}"
-        )
-    array = _validation.points(
-        name, array.reshape(-1, array.shape[2]) if array.ndim == 3 else array
-    )
-    if array.shape[1] != columns:
-        raise InputError(
-            f"{name} must have {columns} columns, as many as the networks have, got "
-            f"shape {array.shape}"
-        )
-    return tensor_like(array, networks[0].weights[0].detach()).reshape(sets, -1, columns)
 
 
 def _of(data: Data, sets: slice) -> Data:

@@ -24,12 +24,12 @@ import numpy as np
 
 from mnngp._system import threads
 from mnngp._typing import Vector
-from mnngp.errors import heard
-from mnngp.inference.factor import contraction
+from mnngp.errors import collect_warnings
 from mnngp.inference.observations import Observations
 from mnngp.inference.posterior import Posterior
 from mnngp.inference.scoring import Objective, Spectrum, scales
 from mnngp.inference.search_space import SearchSpace
+from mnngp.inference.solvers.covariance import contraction
 from mnngp.kernels.evaluate import standard_deviations
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import DeepKernel
@@ -105,13 +105,13 @@ def choose(
         unseen = [kernel for network, kernel in new.items() if network not in tried]
 
         def one(kernel: DeepKernel) -> Trial:
-            with heard():  # what is chosen in the end says it again
+            with collect_warnings():  # what is chosen in the end says it again
                 result = _try(kernel, points, few, objective)
             if done is not None:
                 done(1.0 / budget)
             return result
 
-        results = threads.independent(one, unseen[: at_first - len(tried)], jobs)
+        results = threads.parallel_map(one, unseen[: at_first - len(tried)], jobs)
         tried.update((trial.network, trial) for trial in results)
 
     attempt(space.starts() if len(data) >= FEW else [space.default()])
@@ -174,7 +174,7 @@ def _refined(
         best = replace(trial, score=-math.inf)
         for factor in _LESS_NOISE if objective.noise_ratio is None else (1.0,):
             ratio = factor * trial.noise_ratio
-            with heard():
+            with collect_warnings():
                 posterior = Posterior(trial.kernel, data.X, data.y, ratio / data.weight)
             value = objective.score(posterior.weights(), posterior.precision(), ratio, data)
             if not value > best.score:
@@ -183,7 +183,7 @@ def _refined(
         return replace(best, n_rows=len(data), seconds=time.perf_counter() - began)
 
     def attempt(trials: Iterable[Trial]) -> None:
-        results = threads.independent(one, list(trials), jobs)
+        results = threads.parallel_map(one, list(trials), jobs)
         seen.update((trial.network, trial) for trial in results)
 
     attempt(ranked[:2])
@@ -232,7 +232,7 @@ def best_signal(trial: Trial, data: Observations, noise_var: float, seed: Any) -
 def best_scales(trial: Trial, data: Observations, seed: Any) -> Vector:
     """The scale of signal and noise of each target that leave-one-out asks for."""
     few = data.sample(_REFINED_ON, np.random.default_rng(seed))
-    with heard():
+    with collect_warnings():
         posterior = Posterior(trial.kernel, few.X, few.y, trial.noise_ratio / few.weight)
     return scales(posterior.weights(), posterior.precision(), trial.noise_ratio, few)
 

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mnngp._typing import Matrix, Vector
-from mnngp.inference.factor import contraction
+from mnngp.inference.leave_one_out import leave_out
 from mnngp.inference.observations import Observations
-from mnngp.inference.posterior import leave_out
+from mnngp.inference.solvers.covariance import contraction
 from mnngp.kernels.evaluate import correlations, standard_deviations
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import DeepKernel

@@ -1,0 +1,296 @@
+"""What the regressor and the classifier share: parameters, and a fit that chooses what is open."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from types import FunctionType
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mnngp import _validation
+from mnngp._system import threads
+from mnngp._system.progress import Stages, bar
+from mnngp._typing import Matrix, Vector
+from mnngp.errors import InputError, warn_of_accuracy
+from mnngp.estimators import model_file
+from mnngp.estimators.features import Scaling
+from mnngp.estimators.parameters import search_space, seed_of
+from mnngp.estimators.process import IMPOSSIBLE, FittedProcess
+from mnngp.inference import choice
+from mnngp.inference.costs import describe_here
+from mnngp.inference.observations import Observations
+from mnngp.inference.posterior import Posterior
+from mnngp.inference.scoring import Objective
+from mnngp.inference.search_space import SearchSpace
+from mnngp.inference.solvers import by_name
+from mnngp.kernels.sklearn import DeepKernel
+
+_SMALLEST_UNIT, _LARGEST_UNIT = 1e-145, 1e153  # whose squares are numbers
+
+
+def _all_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method that fits work on a copy, whose state the estimator takes over in one step."""
+
+    @wraps(fit)
+    def fitted(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        # not copy.copy, which leaves out what the class leaves out of its pickles
+        working = object.__new__(type(self))
+        working.__dict__ = vars(self).copy()
+        fit(working, *arguments, **keywords)
+        self.__dict__ = working.__dict__
+        return self
+
+    return fitted
+
+
+class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
+    """Parameters, fit and files of the two estimators."""
+
+    _density: ClassVar[bool]  # whether kernels are compared by densities, or by squared errors
+    _shared_scale: ClassVar[bool]  # whether all targets have one scale
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Name the constructor after the class, so that Python's errors about its arguments do."""
+        super().__init_subclass__(**keywords)
+        inherited: Any = cls.__init__
+        if "__init__" not in vars(cls) and inherited.__module__.startswith(__package__):
+            own = FunctionType(
+                inherited.__code__,
+                inherited.__globals__,
+                inherited.__name__,
+                inherited.__defaults__,
+                inherited.__closure__,
+            )
+            own.__qualname__ = f"{cls.__qualname__}.__init__"
+            own.__kwdefaults__ = inherited.__kwdefaults__
+            own.__annotations__ = inherited.__annotations__
+            cls.__init__ = own  # type: ignore[method-assign]
+
+    def __init__(
+        self,
+        depth: int | None = None,
+        rank: int | None = None,
+        weight_var: float | Sequence[float] | None = None,
+        bias_var: float | Sequence[float] | None = None,
+        kind: str | None = None,
+        noise_var: float | None = None,
+        signal_var: float | None = None,
+        *,
+        kernel: DeepKernel | None = None,
+        normalize: str | None = "standard",
+        dtype: Any = "float64",
+        max_trials: int = 24,
+        random_state: Any = None,
+        progress: bool | None = None,
+        solver: Any = "auto",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.depth = depth
+        self.rank = rank
+        self.weight_var = weight_var
+        self.bias_var = bias_var
+        self.kind = kind
+        self.noise_var = noise_var
+        self.signal_var = signal_var
+        self.kernel = kernel
+        self.normalize = normalize
+        self.dtype = dtype
+        self.max_trials = max_trials
+        self.random_state = random_state
+        self.progress = progress
+        self.solver = solver
+        self.n_jobs = n_jobs
+
+    # --- fitting ----------------------------------------------------------------------------------
+
+    @_all_at_once
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to features (n, d) and targets: numbers (n,) or (n, targets), or labels (n,).
+
+        Labels may be of any type that can be sorted. A fit that fails or is interrupted leaves the
+        estimator as it was.
+        """
+        space = search_space(self)
+        X, y, weight = self._training_data(X, y, sample_weight)
+        targets = y.reshape(len(X), -1)
+        scaling = Scaling.of(self.normalize, X, weight)
+        data = Observations.of(scaling(X), targets, weight)
+        if self._density and self.noise_var == 0.0 and data.conflict:
+            raise InputError(IMPOSSIBLE.format(*data.conflict))
+        given = space.complete and self.noise_var is not None
+        signal_var = 1.0 if given and self._density and self.signal_var is None else self.signal_var
+        offset, unit = np.zeros(targets.shape[1]), np.ones(targets.shape[1])
+        if signal_var is None and not given:
+            offset, unit = self._center_and_unit(data)
+        data = data.standardized(offset, unit)
+        noise_var = self._in_units(unit)
+        seed = seed_of(self.random_state)
+        objective = Objective(self._density, noise_var, signal_var)
+        with (
+            bar(type(self).__name__, show=self.progress) as stage,
+            threads.one_blas_thread(float(len(data)) ** 3 / 3.0),
+        ):
+            trials, share = self._choose(data, space, objective, seed, stage)
+            best = trials[0]
+            if noise_var is not None and signal_var is None:
+                signal_var = choice.best_signal(best, data, noise_var, seed)
+            self.kernel_ = space.fitted(best.kernel)
+            signal = signal_var if signal_var is not None else 1.0
+            noise = noise_var if noise_var is not None else best.noise_ratio * signal
+            posterior = self._conditioned(data, noise, signal, stage, 1.0 - share)
+            if noise_var is None and signal_var is None:
+                scale = self._rescaling(choice.best_scales(best, data, seed), unit)
+                posterior.divide_targets(scale)
+                unit, data = unit * scale, data.standardized(np.zeros(len(scale)), scale)
+        # The posterior has the points in its own form: the features are not kept a second time.
+        data, rows = replace(data, X=data.X[:0]), len(X)
+        process = FittedProcess(
+            scaling, offset, unit, data, posterior, noise, rows, flat=y.ndim == 1, seed=seed
+        )
+        self.restore(self.kernel_, process, [trial.as_dict() for trial in trials])
+        return self
+
+    @abstractmethod
+    def _training_data(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> tuple[Matrix, Matrix, Vector | None]:
+        """Features, targets (n,) or (n, k) to regress on, and weights, checked."""
+
+    def _choose(
+        self, data: Observations, space: SearchSpace, objective: Objective, seed: Any, stage: Stages
+    ) -> tuple[list[choice.Trial], float]:
+        """The kernels that were tried, the best first, and the share of the time that it took."""
+        share, given = 0.0, space.complete and self.noise_var is not None
+        if given or not choice.determines_noise(data, objective):
+            trials = [choice.untried(space, data, objective)]
+        else:
+            share = choice.share_of_time(len(data), self.max_trials)
+            trials = choice.choose(
+                data,
+                space,
+                objective,
+                seed=seed,
+                budget=self.max_trials,
+                jobs=threads.count() if self.n_jobs is None else effective_n_jobs(self.n_jobs),
+                done=stage("choosing", share),
+            )
+        if len(data) < choice.FEW and not space.complete:
+            warn_of_accuracy(
+                f"X has only {len(data)} distinct row{'s' * (len(data) > 1)}, from which no kernel "
+                f"can be chosen: {space.fitted(trials[0].kernel)!r} is a guess, and so is every "
+                "prediction for other rows"
+            )
+        return trials, share
+
+    def _center_and_unit(self, data: Observations) -> tuple[Vector, Vector]:
+        """The mean of each target, and its standard deviation over all rows."""
+        constant = np.ptp(data.row_y, axis=0) == 0.0
+        offset = np.where(constant, data.row_y[0], np.average(data.y, axis=0, weights=data.weight))
+        size = np.abs(data.row_y - offset).max(axis=0)  # no square overflows or vanishes
+        relative = (data.row_y - offset) / np.where(size > 0.0, size, 1.0)
+        deviation = size * np.sqrt(np.average(relative**2, axis=0, weights=data.row_weight))
+        if self.noise_var is not None or self._shared_scale:  # one noise for all targets
+            deviation = np.full(len(deviation), math.sqrt(float(np.mean(deviation**2))))
+        if constant.any() and not self._shared_scale:
+            which = "" if constant.all() else f" (of y[:, {int(np.argmax(constant))}])"
+            warn_of_accuracy(
+                f"all targets are the same{which}, so their scale is not known, and "
+                "standard deviations mean nothing"
+            )
+        if np.any(~constant & (deviation < _SMALLEST_UNIT)):
+            raise InputError(
+                f"y must vary by more than {_SMALLEST_UNIT:.0e}, for its square to be a number, "
+                f"got {deviation[~constant].min():.1e}"
+            )
+        return offset, np.where(deviation > 0.0, deviation, 1.0)
+
+    def _in_units(self, unit: Vector) -> float | None:
+        """The given noise variance, for standardised targets."""
+        if self.noise_var is None:
+            return None
+        variance, largest = float(unit[0]) ** 2, _validation.LARGEST_VARIANCE
+        if not self.noise_var <= largest * min(variance, 1.0):
+            raise InputError(
+                f"noise_var must be at most {largest:.0e} times the variance of the targets "
+                f"({variance:.1e}), got {self.noise_var!r}"
+            )
+        return self.noise_var / variance
+
+    def _rescaling(self, scale: Vector, unit: Vector) -> Vector:
+        """What the targets are divided by, for signal and noise to have another scale."""
+        if self._shared_scale:
+            scale = np.full(len(scale), np.mean(scale))
+        root = np.sqrt(np.where(scale > 0.0, scale, 1.0))
+        if np.max(root) * np.max(unit) > _LARGEST_UNIT:
+            raise InputError(
+                f"y is of the size {np.max(unit):.0e} and the kernel of "
+                f"{np.max(root) ** -2.0:.0e}: the signal variance overflows; scale y down"
+            )
+        return np.asarray(root)
+
+    def _conditioned(
+        self, data: Observations, noise: float, signal: float, stage: Stages, share: float
+    ) -> Posterior:
+        """The posterior, by the solver; the progress shows what it will take and what it did."""
+        (n, d), dtype = data.X.shape, np.dtype(self.kernel_.dtype)
+        name, depth = by_name.name_of(self.solver, n, dtype), self.kernel_.network.depth
+        stage.say(describe_here(name, n, d, depth, data.y.shape[1], dtype))
+        solver = by_name.solver_of(self.solver, n, dtype)
+        posterior = Posterior(
+            self.kernel_,
+            data.X,
+            data.y,
+            noise / data.weight,
+            signal,
+            solver=solver,
+            progress=stage("conditioning", share),
+        )
+        if solver is not None:
+            stage.say(str(posterior.report))
+        return posterior
+
+    # --- what was fitted --------------------------------------------------------------------------
+
+    def restore(
+        self, kernel: DeepKernel, process: FittedProcess, trials: list[dict[str, Any]]
+    ) -> None:
+        """Set the fitted attributes; for ``fit``, and for models that are read from files."""
+        self.kernel_, self.process_, self.trials_ = kernel, process, trials
+        unit = float(process.unit[0]) if np.ptp(process.unit) == 0.0 else process.unit
+        self.noise_var_ = process.noise_var * unit**2
+        self.signal_var_ = process.posterior.signal_var * unit**2
+        report = process.posterior.report
+        self.report_ = replace(report, added=report.added * float(np.max(unit)) ** 2)
+
+    @property
+    def log_marginal_likelihood_(self) -> float:
+        """The log evidence of the training data, summed over the targets."""
+        check_is_fitted(self, "process_")
+        return self.process_.log_marginal_likelihood()
+
+    def check_features(self, X: Any) -> Matrix:
+        """New rows, checked."""
+        check_is_fitted(self, "process_")
+        return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+
+    def save(self, path: Any) -> None:
+        """Write the fitted model to a file, to be read by ``mnngp.load``.
+
+        It is a zip archive of NumPy arrays and JSON, without any pickle. The file appears when it
+        is complete; one that was there before stays until then.
+        """
+        check_is_fitted(self, "process_")
+        if type(self).__module__.rpartition(".")[0] != __package__:  # whose state we do not know
+            raise InputError(
+                "only a MaxoutGPClassifier or a MaxoutGPRegressor itself can be saved, "
+                f"got {type(self).__name__}"
+            )
+        model_file.save(self, path)

@@ -1,0 +1,25 @@
+"""The convergence study: finite maxout networks beside the Gaussian process that they become.
+
+It needs PyTorch (``pip install "mnngp[torch]"``).
+"""
+
+from mnngp.finite import require_torch
+
+require_torch()
+
+from mnngp.experiments.convergence.covariances import (  # noqa: E402
+    agreement,
+    exact_kurtosis,
+    tangent_agreement,
+)
+from mnngp.experiments.convergence.descents import descent_agreement  # noqa: E402
+from mnngp.experiments.convergence.study import Study, convergence_study  # noqa: E402
+
+__all__ = [
+    "Study",
+    "agreement",
+    "convergence_study",
+    "descent_agreement",
+    "exact_kurtosis",
+    "tangent_agreement",
+]

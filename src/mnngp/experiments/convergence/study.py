@@ -1,0 +1,228 @@
+"""The whole convergence study, as ``mnngp converge`` and the documentation run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mnngp import _validation
+from mnngp._system.progress import Done
+from mnngp._typing import Vector
+from mnngp.activations import Maxout
+from mnngp.errors import InputError
+from mnngp.experiments.convergence.covariances import (
+    Agreement,
+    KernelAgreement,
+    agreement,
+    power_law,
+    several_networks,
+    tangent_agreement,
+)
+from mnngp.experiments.convergence.descents import DescentAgreement, descent_agreement, step_size
+from mnngp.finite.sampling import weight_count
+from mnngp.finite.tangent import analytic
+from mnngp.kernels import MaxoutKernel
+
+Stage = Callable[[str, float], Done]
+# of unequal norms, and apart
+POINTS = np.array([[1.0, -0.5, 0.3, 0.8], [0.2, 1.1, -0.4, 0.5], [-0.7, 0.4, 1.5, -0.2]])
+ANGLES = np.array([-2.4, -0.9, 0.4, 1.8])  # of the points that are trained on
+PLACES = np.linspace(-np.pi, np.pi, 48, endpoint=False)  # and of those that are predicted
+FEWEST = 16  # tangent kernels, of which one at width 2,000 is off by 2 to 5 %
+MOST = 20  # narrow networks vary most and cost least: up to so many times as many of them
+# weights to spend on a width: they decide how many networks
+TANGENT_WEIGHTS, DESCENT_WEIGHTS = 2**26, 2**21
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What was found.
+
+    Attributes
+    ----------
+    covariances : list of Agreement
+        For each rank, depth and width.
+    tangents : list of KernelAgreement
+        The same for tangent kernels, up to a width.
+    descents : list of DescentAgreement
+        For each width up to another one, at the first rank and depth.
+    """
+
+    covariances: list[Agreement]
+    tangents: list[KernelAgreement]
+    descents: list[DescentAgreement]
+
+    def exponents(self) -> Iterator[tuple[str, int, int, float, float]]:
+        """What falls with which power of the width: name, rank, depth, exponent, standard error."""
+        groups: dict[str, Sequence[Any]] = {
+            "kernel": self.covariances,
+            "tangent kernel": self.tangents,
+            "gradient descent": self.descents,
+        }
+        for name, rows in groups.items():
+            for rank, depth in dict.fromkeys((row.rank, row.depth) for row in rows):
+                chosen = [row for row in rows if (row.rank, row.depth) == (rank, depth)]
+                if len(chosen) > 1 and all(row.squared_error > 0.0 for row in chosen):
+                    widths, errors, deviations = zip(
+                        *((row.width, row.squared_error, row.squared_error_std) for row in chosen),
+                        strict=True,
+                    )
+                    yield name, rank, depth, *power_law(widths, errors, deviations)
+
+    def summary(self) -> dict[str, Any]:
+        """All numbers, without the draws, for a program to read."""
+        names = ("rank", "depth", "width", "networks", "squared_error", "squared_error_std")
+        exponents = ("of", "rank", "depth", "exponent", "std")
+        rows = [vars(row).copy() for row in self.covariances]
+        for row in rows:
+            del row["draws"]
+        return {
+            "covariances": rows,
+            "tangent_kernels": [vars(row) for row in self.tangents],
+            "gradient_descents": [
+                {name: getattr(row, name) for name in names} for row in self.descents
+            ],
+            "exponents": [dict(zip(exponents, row, strict=True)) for row in self.exponents()],
+        }
+
+
+def circle(angles: Vector) -> Vector:
+    """Points of the plane with ``|x|²/d = 1``."""
+    return np.asarray(np.sqrt(2.0) * np.stack([np.cos(angles), np.sin(angles)], axis=1))
+
+
+def convergence_study(
+    ranks: Sequence[int] = (2, 4),
+    depths: Sequence[int] = (1, 3),
+    widths: Sequence[int] = (5, 50, 500, 2000, 5000),
+    *,
+    networks: int = 200,
+    weight_var: float | None = None,
+    bias_var: float = 0.1,
+    draw: str = "values",
+    tangent_up_to: int = 2000,
+    descent_up_to: int | None = None,
+    seed: int = 0,
+    stage: Stage = lambda name, share: lambda part: None,
+) -> Study:
+    """Draw networks of several ranks, depths and widths beside the processes they become.
+
+    Parameters
+    ----------
+    ranks, depths, widths : sequences of int
+        All combinations are drawn.
+    networks : int
+        How many of the largest width. A width that is k times smaller gets k times as many, up to
+        twenty times. Tangent kernels are of at most so many networks, and at least 16; for training
+        at least 4.
+    weight_var : float, optional
+        The critical one of each rank by default.
+    bias_var : float
+        For all layers.
+    draw : {"values", "weights"}
+        How: see ``mnngp.finite.sampling``.
+    tangent_up_to : int
+        The largest width whose tangent kernels are computed; 0 for none.
+    descent_up_to : int, optional
+        The largest width that is trained, at the first rank and the first depth; 0 for none. By
+        default all for one hidden layer, whose networks are small, and 500 for more.
+    seed : int
+        A row's draws depend on it and on the row's rank, depth, width and number of networks, not
+        on other rows.
+    stage : callable
+        Opens a stage of a progress bar, as ``mnngp._system.progress.bar`` has it.
+
+    Examples
+    --------
+    >>> found = convergence_study([3], [2], [10, 100], tangent_up_to=0, descent_up_to=0)
+    >>> for name, rank, depth, exponent, std in found.exponents():
+    ...     print(f"{name}, rank {rank}, depth {depth}: squared error as width^{exponent:.1f}")
+    kernel, rank 3, depth 2: squared error as width^-1.0
+    """
+    ranks, depths, widths = (
+        _distinct(name, values)
+        for name, values in (("rank", ranks), ("depth", depths), ("width", widths))
+    )
+    several_networks(networks)
+    kernels = [
+        MaxoutKernel(
+            depth,
+            rank,
+            Maxout(rank).critical_weight_var if weight_var is None else weight_var,
+            bias_var,
+        )
+        for rank in ranks
+        for depth in depths
+    ]
+    widths, seed = sorted(widths), _validation.seed("seed", seed)
+    limit = (widths[-1] if depths[0] == 1 else 500) if descent_up_to is None else descent_up_to
+    given = (circle(ANGLES), np.sin(ANGLES), circle(PLACES))
+    if widths[0] <= limit:  # an error now, not when all else is done
+        step_size(analytic(kernels[0]), given[0], 1.0)
+    tasks = []
+    for kernel in kernels:
+        tasks += [_covariances(kernel, width, networks, widths[-1], draw) for width in widths]
+        tasks += [_tangents(kernel, width, networks) for width in widths if width <= tangent_up_to]
+    tasks += [_descents(kernels[0], width, networks, given) for width in widths if width <= limit]
+    study = Study([], [], [])
+    kinds: dict[Any, tuple[str, list[Any]]] = {
+        agreement: ("covariances", study.covariances),
+        tangent_agreement: ("tangent kernels", study.tangents),
+        descent_agreement: ("gradient descent", study.descents),
+    }
+    total = sum(task.cost for task in tasks)
+    for task in tasks:
+        name, rows = kinds[task.compare]
+        progress = stage(f"{name}, width {task.width}", task.cost / total)
+        rows.append(task.run(seed, progress))
+    return study
+
+
+class _Task(NamedTuple):
+    """A row of the study, and the numbers to be drawn or trained for it: about what it costs."""
+
+    compare: Callable[..., Any]
+    kernel: MaxoutKernel
+    data: tuple[Vector, ...]
+    width: int
+    networks: int
+    cost: float
+    options: dict[str, str] = {}  # noqa: RUF012
+
+    def run(self, seed: int, progress: Done) -> Any:
+        """Draw the networks, with a seed of the row's own."""
+        row = (*self.compare.__name__.encode(), self.kernel.rank, self.kernel.depth, self.width)
+        own = int(np.random.SeedSequence((seed, *row)).generate_state(1)[0])
+        numbers = (*self.data, self.width, self.networks)
+        return self.compare(self.kernel, *numbers, seed=own, progress=progress, **self.options)
+
+
+def _covariances(kernel: MaxoutKernel, width: int, networks: int, widest: int, draw: str) -> _Task:
+    count = networks * min(MOST, widest // width)
+    numbers = len(POINTS) * kernel.rank * kernel.depth * width
+    if draw != "values":
+        numbers = weight_count(kernel, width, POINTS.shape[1])
+    return _Task(agreement, kernel, (POINTS,), width, count, count * numbers, {"draw": draw})
+
+
+def _tangents(kernel: MaxoutKernel, width: int, networks: int) -> _Task:
+    size = weight_count(kernel, width, POINTS.shape[1])
+    count = int(np.clip(TANGENT_WEIGHTS // size, FEWEST, max(FEWEST, networks)))
+    cost = 2.0 * count * size + 1e5 * count
+    return _Task(tangent_agreement, kernel, (POINTS,), width, count, cost)
+
+
+def _descents(kernel: MaxoutKernel, width: int, networks: int, data: tuple[Vector, ...]) -> _Task:
+    size = weight_count(kernel, width, 2)
+    count = int(np.clip(DESCENT_WEIGHTS // size, 4, max(4, networks)))
+    return _Task(descent_agreement, kernel, data, width, count, 300.0 * count * size)
+
+
+def _distinct(name: str, values: Sequence[int]) -> list[int]:
+    """Positive integers, each once; the first stays the first."""
+    if len(values) == 0:
+        raise InputError(f"{name} must be one or more positive integers, got none")
+    return list(dict.fromkeys(_validation.positive_int(name, value) for value in values))

@@ -1,0 +1,161 @@
+"""A finished cell, and how it stands in a row of SQLite.
+
+*Formats.* 1: cells without ``width`` and ``training``. 2: without ``warning`` and checksums, and
+numbered by SQLite, which gives a number again once the newest cells are deleted. 3: the present
+one, where a number is given once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+FORMAT = 3
+STATUS = ("done", "failed", "diverged")
+ABOUT = ("protocol", "title", "created", "version", "commit", "machine")  # what is said of a run
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished cell: what it was, and how it went.
+
+    ``seconds`` is the time of the cell alone, without the angles that all cells of its split share.
+    ``noise_var`` is the noise variance that was used in the end, after ``attempts`` factorisations.
+    A failed cell has an ``error`` and no accuracies; so has a network whose training ``diverged``.
+    Of networks of finite ``width``, ``weight_var`` and ``bias_var`` are the squares of the standard
+    deviations, and ``seconds`` the share in what those trained together took. ``warning`` says why
+    a cell is less accurate than usual, a line a reason. Noise that the paper's policy has raised is
+    none: ``noise_var`` and ``attempts`` tell.
+    """
+
+    dataset: str
+    n_train: int
+    n_validation: int
+    n_test: int
+    repeat: int
+    seed: int
+    activation: str
+    rank: int | None
+    kind: str
+    depth: int
+    weight_var: float
+    bias_var: float
+    status: str
+    validation_accuracy: float | None
+    validation_log_loss: float | None
+    test_accuracy: float | None
+    test_log_loss: float | None
+    noise_var: float | None
+    attempts: int | None
+    seconds: float | None
+    version: str
+    commit: str | None
+    finished: str
+    error: str | None
+    width: int | None = None  # infinite
+    training: str | None = None
+    warning: str | None = None
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of the table of cells: a field of ``Result``."""
+
+    name: str
+    kind: type
+    optional: bool
+    since: int  # the format that it came with
+
+    @property
+    def declaration(self) -> str:
+        sql = {str: "TEXT", int: "INTEGER", float: "REAL"}[self.kind]
+        return f'"{self.name}" {sql}' + ("" if self.optional else " NOT NULL")
+
+    def fault(self, value: Any) -> str | None:
+        """What is wrong with a value that was read."""
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if (type(value) is self.kind and finite) or (value is None and self.optional):
+            return None
+        return f"{self.name} = {value!r}, which is not of type {self.kind.__name__}"
+
+
+_SINCE = {"width": 2, "training": 2, "warning": 3}
+_KINDS = {"str": str, "int": int, "float": float}
+_COLUMNS = [
+    _Column(
+        one.name,
+        _KINDS[str(one.type).removesuffix(" | None")],
+        "None" in str(one.type),
+        _SINCE.get(one.name, 1),
+    )
+    for one in fields(Result)
+]
+
+
+def columns(version: int = FORMAT) -> list[str]:
+    """The columns that a format has of a result, in their order."""
+    return [column.name for column in _COLUMNS if column.since <= version]
+
+
+def tables(version: int = FORMAT) -> dict[str, str]:
+    """The tables of a store, as SQLite remembers them."""
+    cell = ", ".join(column.declaration for column in _COLUMNS if column.since <= version)
+    if version < 3:
+        return {
+            "run": "CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+            "cell": f"CREATE TABLE cell (key TEXT PRIMARY KEY, {cell})",
+        }
+    number, checked = "number INTEGER PRIMARY KEY AUTOINCREMENT", "checksum TEXT NOT NULL"
+    return {
+        "run": f"CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL, {checked})",
+        "cell": f"CREATE TABLE cell ({number}, key TEXT NOT NULL UNIQUE, {cell}, {checked})",
+        "total": f"CREATE TABLE total (cells INTEGER NOT NULL, {checked})",
+    }
+
+
+def checksum(row: Sequence[Any]) -> str:
+    """Of a row as it is read. Damage agrees with it once in 2⁶⁴ times."""
+    return hashlib.blake2b(json.dumps(row, default=repr).encode(), digest_size=8).hexdigest()
+
+
+def checksum_of_all(rows: Iterable[Sequence[Any]]) -> str:
+    """The sum of the checksums of rows, which are their last values, in any order."""
+    return f"{sum(int(row[-1], 16) for row in rows) % 2**64:016x}"
+
+
+def is_sound(row: Sequence[Any]) -> bool:
+    """Whether what was read is what was written."""
+    return bool(checksum(row[:-1]) == row[-1])
+
+
+def as_row(key: str, result: Result) -> list[Any]:
+    """A cell as SQLite will give it back, and its checksum.
+
+    What is REAL comes back as a float, and zero without its sign.
+    """
+    row: list[Any] = [key]
+    for column, value in zip(_COLUMNS, astuple(result), strict=True):
+        row.append(float(value) + 0.0 if column.kind is float and value is not None else value)
+    return [*row, checksum(row)]
+
+
+def as_result(row: Sequence[Any]) -> Result:
+    """A cell from its columns; a ``ValueError`` says which value cannot be.
+
+    Older formats have fewer columns, and the rest their defaults.
+    """
+    for column, value in zip(_COLUMNS, row, strict=False):
+        if fault := column.fault(value):
+            raise ValueError(fault)
+    result = Result(*row)
+    if min(result.weight_var, result.bias_var) < 0.0 or (result.kind == "finite") != (
+        result.width is not None
+    ):
+        raise ValueError(f"a network that cannot be: {result}")
+    if result.status not in STATUS or (result.status == "done") == (result.test_accuracy is None):
+        raise ValueError(f"a cell with the status {result.status!r}")
+    return result
