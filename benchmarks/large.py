@@ -345,8 +345,8 @@ def write() -> None:
         guess = next(plan for plan in made if plan.solver == "dask")
         text += [
             "",
-            f"A kernel that does not fit: n = {c['n']:,}, d = {c['features']}, {format_bytes(c['total'])} "
-            f"of tiles, on {c['workers']} "
+            f"A kernel that does not fit: n = {c['n']:,}, d = {c['features']}, "
+            f"{format_bytes(c['total'])} of tiles, on {c['workers']} "
             f"workers of {format_bytes(c['limit'])} (`dask scheduler`, `dask worker`, loopback): "
             f"{format_bytes(c['kept'])} kept and the others "
             f"computed in each of {c['iterations']} iterations, {c['wall']:.0f} s by the clock. "

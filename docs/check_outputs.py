@@ -60,8 +60,13 @@ def outputs(page: Path) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         result = subprocess.run(
             [sys.executable, *settings, "-c", RUN],
-            input=json.dumps(blocks), capture_output=True, text=True, check=False, cwd=folder, timeout=300,
-        )  # fmt: skip
+            input=json.dumps(blocks),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            timeout=300,
+        )
     if result.returncode:
         raise RuntimeError(f"{page.name}: its code failed\n{result.stderr}")
     return list(json.loads(result.stdout))

@@ -90,6 +90,36 @@ def step_size(tangent: MaxoutKernel, X: Any, resolution: float) -> float:
     return resolution / largest
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """How long networks are trained, in units of ``1/λ_max`` of the tangent kernel.
+
+    That is the time in which the fastest direction is learnt.
+
+    Attributes
+    ----------
+    time : float
+        Until when.
+    resolution : float
+        The step: descent follows the flow as it goes to zero, and diverges at 2.
+    moments : int
+        How many predictions to record, evenly on the logarithm of the time, besides the start.
+    """
+
+    time: float = 20.0
+    resolution: float = 0.2
+    moments: int = 9
+
+    def __post_init__(self) -> None:
+        _validation.positive_int("moments", self.moments)
+        _validation.real("time", self.time, low=0.0, strict=True)
+
+    def recorded(self) -> list[int]:
+        """After which steps predictions are recorded."""
+        steps = max(1, round(self.time / self.resolution))
+        return sorted({0, steps, *map(round, np.geomspace(1, steps, self.moments))})
+
+
 def descent_agreement(
     kernel: MaxoutKernel,
     X: Any,
@@ -98,11 +128,9 @@ def descent_agreement(
     width: int,
     networks: int,
     *,
-    time: float = 20.0,
-    resolution: float = 0.2,
-    moments: int = 9,
     seed: int = 0,
     progress: Done = lambda part: None,
+    **schedule: Any,
 ) -> DescentAgreement:
     """Train networks in the parametrisation "ntk", beside the tangent kernel's predictions.
 
@@ -114,15 +142,10 @@ def descent_agreement(
         What is learnt, and where it is predicted.
     width, networks : int
         Units of each hidden layer, and how many networks: two or more, for a standard error.
-    time : float
-        Until when, in units of ``1/λ_max`` of the tangent kernel, the time in which the fastest
-        direction is learnt.
-    resolution : float
-        The step, in the same units: descent follows the flow as it goes to zero, and diverges at 2.
-    moments : int
-        How many predictions to record, evenly on the logarithm of the time, besides the start.
     seed, progress
         As for ``draw_values``.
+    **schedule
+        Those of ``Schedule``.
 
     Examples
     --------
@@ -136,15 +159,13 @@ def descent_agreement(
     """
     several_networks(networks)
     width = _validation.positive_int("width", width)
-    moments = _validation.positive_int("moments", moments)
-    time = _validation.real("time", time, low=0.0, strict=True)
+    when = Schedule(**schedule)
     X, new = setting(kernel, X)[0], _validation.points("new", real_array("new", new))
     if new.shape[1] != X.shape[1]:
         raise InputError(f"new must have {X.shape[1]} columns, as many as X, got shape {new.shape}")
     tangent = analytic(kernel)
-    step = step_size(tangent, X, resolution)
-    steps = max(1, round(time / resolution))
-    record = sorted({0, steps, *(round(value) for value in np.geomspace(1, steps, moments))})
+    step = step_size(tangent, X, when.resolution)
+    record = when.recorded()
     both = np.concatenate([X, new])
     inputs, seeds = both.shape[1], network_seeds(seed, networks)
     batch = max(1, _AT_ONCE // weight_count(kernel, width, inputs))

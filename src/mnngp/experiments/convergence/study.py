@@ -94,26 +94,12 @@ def circle(angles: Vector) -> Vector:
     return np.asarray(np.sqrt(2.0) * np.stack([np.cos(angles), np.sin(angles)], axis=1))
 
 
-def convergence_study(
-    ranks: Sequence[int] = (2, 4),
-    depths: Sequence[int] = (1, 3),
-    widths: Sequence[int] = (5, 50, 500, 2000, 5000),
-    *,
-    networks: int = 200,
-    weight_var: float | None = None,
-    bias_var: float = 0.1,
-    draw: str = "values",
-    tangent_up_to: int = 2000,
-    descent_up_to: int | None = None,
-    seed: int = 0,
-    stage: Stage = lambda name, share: lambda part: None,
-) -> Study:
-    """Draw networks of several ranks, depths and widths beside the processes they become.
+@dataclass(frozen=True)
+class Settings:
+    """How networks are drawn in a study.
 
-    Parameters
+    Attributes
     ----------
-    ranks, depths, widths : sequences of int
-        All combinations are drawn.
     networks : int
         How many of the largest width. A width that is k times smaller gets k times as many, up to
         twenty times. Tangent kernels are of at most so many networks, and at least 16; for training
@@ -132,8 +118,41 @@ def convergence_study(
     seed : int
         A row's draws depend on it and on the row's rank, depth, width and number of networks, not
         on other rows.
+    """
+
+    networks: int = 200
+    weight_var: float | None = None
+    bias_var: float = 0.1
+    draw: str = "values"
+    tangent_up_to: int = 2000
+    descent_up_to: int | None = None
+    seed: int = 0
+
+    def kernel(self, rank: int, depth: int) -> MaxoutKernel:
+        """The process that networks of this shape become."""
+        critical = Maxout(rank).critical_weight_var
+        weight_var = critical if self.weight_var is None else self.weight_var
+        return MaxoutKernel(depth, rank, weight_var, self.bias_var)
+
+
+def convergence_study(
+    ranks: Sequence[int] = (2, 4),
+    depths: Sequence[int] = (1, 3),
+    widths: Sequence[int] = (5, 50, 500, 2000, 5000),
+    *,
+    stage: Stage = lambda name, share: lambda part: None,
+    **settings: Any,
+) -> Study:
+    """Draw networks of several ranks, depths and widths beside the processes they become.
+
+    Parameters
+    ----------
+    ranks, depths, widths : sequences of int
+        All combinations are drawn.
     stage : callable
         Opens a stage of a progress bar, as ``mnngp._system.progress.bar`` has it.
+    **settings
+        Those of ``Settings``.
 
     Examples
     --------
@@ -146,26 +165,23 @@ def convergence_study(
         _distinct(name, values)
         for name, values in (("rank", ranks), ("depth", depths), ("width", widths))
     )
+    chosen = Settings(**settings)
+    networks = chosen.networks
     several_networks(networks)
-    kernels = [
-        MaxoutKernel(
-            depth,
-            rank,
-            Maxout(rank).critical_weight_var if weight_var is None else weight_var,
-            bias_var,
-        )
-        for rank in ranks
-        for depth in depths
-    ]
-    widths, seed = sorted(widths), _validation.seed("seed", seed)
-    limit = (widths[-1] if depths[0] == 1 else 500) if descent_up_to is None else descent_up_to
+    kernels = [chosen.kernel(rank, depth) for rank in ranks for depth in depths]
+    widths, seed = sorted(widths), _validation.seed("seed", chosen.seed)
+    limit = chosen.descent_up_to
+    if limit is None:
+        limit = widths[-1] if depths[0] == 1 else 500
     given = (circle(ANGLES), np.sin(ANGLES), circle(PLACES))
     if widths[0] <= limit:  # an error now, not when all else is done
         step_size(analytic(kernels[0]), given[0], 1.0)
-    tasks = []
+    tasks, tangents = [], [width for width in widths if width <= chosen.tangent_up_to]
     for kernel in kernels:
-        tasks += [_covariances(kernel, width, networks, widths[-1], draw) for width in widths]
-        tasks += [_tangents(kernel, width, networks) for width in widths if width <= tangent_up_to]
+        tasks += [
+            _covariances(kernel, width, networks, widths[-1], chosen.draw) for width in widths
+        ]
+        tasks += [_tangents(kernel, width, networks) for width in tangents]
     tasks += [_descents(kernels[0], width, networks, given) for width in widths if width <= limit]
     study = Study([], [], [])
     kinds: dict[Any, tuple[str, list[Any]]] = {
