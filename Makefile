@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 NT := .venv-neural-tangents
 OLDEST := .venv-oldest
 NEXT := .venv-next
+WHEEL := .venv-wheel
 # The oldest Python that is promised, which the oldest versions are for; and a newer one, wherever it is.
 OLDEST_PYTHON ?= python3.11
 NEXT_PYTHON ?= python3.13
@@ -13,7 +14,7 @@ INSTALL := $(BIN)/python $(PIP) --constraint constraints.txt
 # One thread of BLAS for each process: threads that wait for each other's cores took half of the time.
 PYTEST := -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-oldest test-next bench inference torch converge tabular lint docs reference clean help
+.PHONY: demo test test-oldest test-next bench inference torch converge tabular lint docs dist reference clean help
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -32,10 +33,18 @@ test-oldest: $(OLDEST)/.ready  ## run them with the oldest versions that are pro
 test-next: $(NEXT)/.ready  ## run them with a newer Python (NEXT_PYTHON=...), those without PyTorch
 	OMP_NUM_THREADS=1 NUMBA_CACHE_DIR=$(abspath $(NEXT))/numba $(NEXT)/bin/python $(PYTEST)
 
-lint: $(VENV)/.dev  ## check style (ruff) and types (mypy, strict)
+lint: $(VENV)/.dev  ## check style (ruff), types (mypy, strict) and the order of rooms (import-linter)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+dist: $(VENV)/.dev  ## build sdist and wheel to dist/, and try the installed wheel outside of the tree
+	rm -rf dist $(WHEEL)
+	$(BIN)/python -m build --outdir dist
+	$(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/python $(PIP) --constraint constraints.txt dist/*.whl
+	cd $(WHEEL) && bin/python -P -W error $(abspath tests/installed.py) $(abspath dist)
 
 docs: $(VENV)/.docs  ## build the documentation to site/
 	$(BIN)/python docs/make_figures.py
@@ -62,7 +71,7 @@ reference: $(NT)/.ready  ## make the reference values of neural-tangents again
 	$(NT)/bin/python tests/reference/neural_tangents_reference.py
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) $(NT) $(OLDEST) $(NEXT) site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(NT) $(OLDEST) $(NEXT) $(WHEEL) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src -name '*.nbi' -o -name '*.nbc' | xargs rm -f
 
 $(BIN)/python:
@@ -74,7 +83,8 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) --editable '.[experiments]'
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+# The version is in src/mnngp/__init__.py.
+$(VENV)/.dev: pyproject.toml constraints.txt src/mnngp/__init__.py | $(BIN)/python
 	@echo "setting up $(VENV) (once) ..."
 	$(INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/.demo

@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_info
 
 import mnngp
 from mnngp.estimators.scaling import Scaling
-from mnngp.inference.packed import Packed
+from mnngp.inference.solvers.packed import Packed
 from mnngp.kernels.evaluate import packed_correlations
 
 HERE = Path(__file__).parent

@@ -57,9 +57,9 @@ def run(n: int) -> dict:
 
     from mnngp import MaxoutKernel
     from mnngp.inference import ConjugateGradients, Posterior
-    from mnngp.inference.large import LocalTiles
-    from mnngp.inference.packed import Packed
-    from mnngp.inference.preconditioner import partial_cholesky
+    from mnngp.inference.solvers.packed import Packed
+    from mnngp.inference.solvers.preconditioner import partial_cholesky
+    from mnngp.inference.solvers.tiles import LocalTiles
     from mnngp.kernels.evaluate import correlations, packed_correlations
     from mnngp.kernels.points import Points
 
@@ -83,7 +83,7 @@ def run(n: int) -> dict:
     }
     facts["total"] = report.total
     predicted = iterative.mean(X[n:])
-    tiles = iterative._factor.system.parts[0]
+    tiles = iterative.inverse.operator
     for k in (1, 11, 44):
         v = np.random.default_rng(0).normal(size=(n, k))
         facts[f"product {k}"] = min(seconds(tiles, v)[0] for _ in range(2))
@@ -229,7 +229,7 @@ def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
     from distributed import Client
 
     from mnngp import MaxoutKernel
-    from mnngp._system.memory import as_bytes
+    from mnngp._system.memory import parse_bytes
     from mnngp.inference import ClusterConjugateGradients, Posterior
 
     dask = str(Path(sys.executable).with_name("dask"))
@@ -272,7 +272,7 @@ def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
     facts = {
         "n": n,
         "features": d,
-        "limit": as_bytes("limit", limit),
+        "limit": parse_bytes("limit", limit),
         "workers": 2,
         "wall": wall,
         "difference": difference,
@@ -287,8 +287,8 @@ def cluster(n: int = 20_000, d: int = 20, limit: str = "800MB") -> None:
 
 
 def write() -> None:
-    from mnngp._system.memory import shown
-    from mnngp.inference.plan import Costs, Job, duration, plans
+    from mnngp._system.memory import format_bytes
+    from mnngp.inference.costs import Costs, Workload, duration, plans
 
     stored = json.loads(RUNS.read_text())
     costs = fitted(stored)
@@ -309,9 +309,9 @@ def write() -> None:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for fact in stored["sizes"]:
-        job = Job(fact["n"], FEATURES, MODEL["depth"], TARGETS, memory="4GB")
+        job = Workload(fact["n"], FEATURES, MODEL["depth"], TARGETS, memory="4GB")
         model = {plan.solver: plan for plan in plans(job, known)}
-        given = Job(
+        given = Workload(
             fact["n"],
             FEATURES,
             MODEL["depth"],
@@ -320,7 +320,7 @@ def write() -> None:
             iterations=fact["iterations"],
         )
         iterative = next(plan for plan in plans(given, known) if plan.solver == "cg")
-        taken = shown(fact["cg peak"]) if fact["cg peak"] else "–"
+        taken = format_bytes(fact["cg peak"]) if fact["cg peak"] else "–"
         note = {
             SEEN: " (not in the fit, but seen while it was made)",
             CHECKED: " (measured after the fit)",
@@ -341,20 +341,20 @@ def write() -> None:
             "memory": c["limit"],
             "iterations": c["iterations"],
         }
-        made = plans(Job(c["n"], c["features"], MODEL["depth"], 1, **place), known)
+        made = plans(Workload(c["n"], c["features"], MODEL["depth"], 1, **place), known)
         guess = next(plan for plan in made if plan.solver == "dask")
         text += [
             "",
-            f"A kernel that does not fit: n = {c['n']:,}, d = {c['features']}, {shown(c['total'])} "
+            f"A kernel that does not fit: n = {c['n']:,}, d = {c['features']}, {format_bytes(c['total'])} "
             f"of tiles, on {c['workers']} "
-            f"workers of {shown(c['limit'])} (`dask scheduler`, `dask worker`, loopback): "
-            f"{shown(c['kept'])} kept and the others "
+            f"workers of {format_bytes(c['limit'])} (`dask scheduler`, `dask worker`, loopback): "
+            f"{format_bytes(c['kept'])} kept and the others "
             f"computed in each of {c['iterations']} iterations, {c['wall']:.0f} s by the clock. "
             "The workers took "
-            f"{shown(max(c['peaks']))} at most. Largest difference from the Cholesky "
+            f"{format_bytes(max(c['peaks']))} at most. Largest difference from the Cholesky "
             "factorisation, relative to the largest "
             f"prediction: {c['difference']:.0e}. Planned: {guess.seconds:.0f} s and "
-            f"{shown(guess.worker_memory)} a worker; the "
+            f"{format_bytes(guess.worker_memory)} a worker; the "
             "machine's two cores had other work meanwhile, and the plan leaves out what a Python "
             "process takes by itself.",
         ]
@@ -365,14 +365,14 @@ def write() -> None:
     ]
     for n in (10**5, 10**6, 10**7):
         for name, place in CLUSTERS.items():
-            plan = plans(Job(n, FEATURES, MODEL["depth"], TARGETS, **place), known)[0]
+            plan = plans(Workload(n, FEATURES, MODEL["depth"], TARGETS, **place), known)[0]
             if plan.fits:
                 kept = f"{100 * plan.kept:.0f} % kept" if plan.iterations else "factored"
                 row = [
                     plan.solver,
                     duration(plan.seconds),
-                    shown(plan.worker_memory),
-                    shown(plan.traffic) if plan.traffic else "–",
+                    format_bytes(plan.worker_memory),
+                    format_bytes(plan.traffic) if plan.traffic else "–",
                     kept,
                 ]
             else:

@@ -3,20 +3,28 @@ the pages say.
 """
 
 import importlib.util
+import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 
+import mnngp
+
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINK = re.compile(r"\]\(([^)#:]+)(#[^)]*)?\)")
 
-specification = importlib.util.spec_from_file_location(
-    "check_outputs", ROOT / "docs" / "check_outputs.py"
-)
-check_outputs = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(check_outputs)
+
+def script(name):
+    """A program of the documentation, as a module."""
+    specification = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+check_outputs = script("check_outputs")
 
 
 @pytest.mark.parametrize("page", check_outputs.pages(), ids=lambda page: page.name)
@@ -78,7 +86,40 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_reference_names_what_there_is():
+    names = re.findall(r"^::: (\S+)", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    for name in names:
+        if importlib.util.find_spec("torch") or not re.search("finite|interop|convergence", name):
+            assert pkgutil.resolve_name(name) is not None
+
+
 def test_the_first_commands_are_named():
     text = (ROOT / "README.md").read_text()
     assert "make demo" in text
     assert "make test" in text
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_contract():
+    rooms = script("rooms")
+    assert rooms.PICTURE.read_text(encoding="utf-8") == rooms.picture(), "python docs/rooms.py"
+
+
+def test_every_room_is_in_the_table():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for path in (ROOT / "src" / "mnngp").iterdir():
+        room = f"{path.name}/" if (path / "__init__.py").exists() else path.stem
+        public = path.suffix == ".py" or room.endswith("/")
+        assert not public or room.startswith("__") or f"`{room}`" in text, room
+
+
+def test_versions_agree():
+    """The top of the CHANGELOG is what comes next; CITATION.cff names what was released last."""
+    sections = re.findall(
+        r"^## (\S+) \((.+)\)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    (newest, state), *_ = sections
+    assert mnngp.__version__ == newest + ".dev0" * (state == "unreleased")
+    released, date = next(section for section in sections if section[1] != "unreleased")
+    assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", date)
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {released}\ndate-released: {date}\n" in citation

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mnngp.finite import MaxoutNetwork  # noqa: F401
     from mnngp.kernels import MaxoutKernel, NetworkKernel
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOME = {
     "mnngp.activations": (
@@ -56,19 +56,6 @@ _HOME = {
     # needs PyTorch, and so is not in __all__: a star import must work without
     "mnngp.finite": ("MaxoutNetwork",),
 }
-_SUBMODULES = (
-    "activations",
-    "data",
-    "errors",
-    "estimators",
-    "experiments",
-    "finite",
-    "inference",
-    "interop",
-    "kernels",
-    "plots",
-    "theory",
-)
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -98,6 +85,7 @@ __all__ = [
     "plots",
     "theory",
 ]
+_SUBMODULES = tuple(name for name in __all__ if name not in {"__version__", *_MODULE})
 
 
 def __getattr__(name: str) -> Any:

@@ -17,8 +17,9 @@ PAGES, PICTURES = (".html", ".htm"), (".png", ".pdf", ".svg")
 def writable(
     path: str | os.PathLike[str], *inputs: str | os.PathLike[str], suffixes: Sequence[str] = ()
 ) -> Path:
-    """The path, if a file can be written there that is none of the inputs, and it ends in one of
-    the suffixes, if any are given.
+    """The path, if a file can be written there that is none of the inputs.
+
+    It has to end in one of the suffixes, if any are given.
 
     What is written under a name must be what the name says. The suffix "" is no suffix at all.
     """
@@ -49,7 +50,7 @@ def writable(
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Any]:
     """A temporary file beside ``path``, which takes its place when everything is written."""
     path = writable(path)
     try:

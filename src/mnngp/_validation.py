@@ -1,6 +1,4 @@
-"""Arguments are checked at the door: each error names the argument, its value and what is
-allowed.
-"""
+"""Checks of arguments: each error names the argument, its value and what is allowed."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ def positive_int(name: str, value: object) -> int:
 
 
 def seed(name: str, value: object) -> int:
-    """Return ``value`` as an int that every generator of random numbers takes, and a database
-    holds.
-    """
+    """Return ``value`` as an int that every random generator takes, and a database holds."""
     if (
         isinstance(value, bool | np.bool_)
         or not isinstance(value, Integral)
@@ -72,9 +68,7 @@ def variances(name: str, value: object, count: int, *, zero: bool) -> NDArray[np
 
 
 def bounds(name: str, value: object) -> None:
-    """Check the bounds of a hyperparameter: "fixed", or a pair (one for all elements, or one for
-    each).
-    """
+    """Check the bounds of a hyperparameter: "fixed", a pair for all elements, or one for each."""
     if isinstance(value, str) and value == "fixed":
         return
     with contextlib.suppress(ValueError, TypeError):

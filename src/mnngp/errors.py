@@ -12,6 +12,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+__all__ = [
+    "AccuracyWarning",
+    "ClusterError",
+    "ConvergenceError",
+    "DataError",
+    "FactorizationError",
+    "InputError",
+    "MissingExtraError",
+    "MnngpError",
+    "ModelFileError",
+    "NoiseWarning",
+    "ScaleError",
+    "UnavailableError",
+]
+
 # packages that stand between a user's line and the reason for a warning
 _BETWEEN = ("mnngp", "sklearn", "joblib", "numba")
 
@@ -52,9 +67,7 @@ class ModelFileError(MnngpError, ValueError):
 
 
 class DataError(MnngpError, ValueError):
-    """A file of data is missing, damaged or not what it should be; the text names it and says what
-    to do.
-    """
+    """A file of data is missing, damaged or not what it should be; the text says what to do."""
 
 
 class MissingExtraError(MnngpError, ImportError):
@@ -69,33 +82,32 @@ class NoiseWarning(AccuracyWarning):
     """A covariance matrix could not be factored until its noise variance was raised."""
 
 
-_heard: ContextVar[list[tuple[type[AccuracyWarning], str]] | None] = ContextVar(
-    "heard", default=None
+_collected: ContextVar[list[tuple[type[AccuracyWarning], str]] | None] = ContextVar(
+    "collected", default=None
 )
 
 
 @contextmanager
-def heard() -> Iterator[list[tuple[type[AccuracyWarning], str]]]:
+def collect_warnings() -> Iterator[list[tuple[type[AccuracyWarning], str]]]:
     """Collect what is warned of inside, for the caller to pass on, instead of giving it.
 
     Of this thread alone, and in spite of all filters: ``warnings.catch_warnings`` is the whole
     process's.
     """
     collected: list[tuple[type[AccuracyWarning], str]] = []
-    token = _heard.set(collected)
+    token = _collected.set(collected)
     try:
         yield collected
     finally:
-        _heard.reset(token)
+        _collected.reset(token)
 
 
 def warn_of_accuracy(text: str, category: type[AccuracyWarning] = AccuracyWarning) -> None:
-    """Give an ``AccuracyWarning`` at the line that called the package, however deep inside it the
-    reason was found.
+    """Give an ``AccuracyWarning`` at the line that called the package, from however deep inside.
 
     (For our own frames ``skip_file_prefixes`` would do, from Python 3.12 on.)
     """
-    if (collected := _heard.get()) is not None:
+    if (collected := _collected.get()) is not None:
         collected.append((category, text))
         return
     frame, level = sys._getframe(1), 2

@@ -46,8 +46,7 @@ def initialisation(
     bias_var: float = 0.0,
     correlation: float = 0.5,
 ) -> Figure:
-    """The phase diagram, and what happens over ``depth`` layers at, below and above a weight
-    variance.
+    """The phase diagram, and what ``depth`` layers do at, below and above a weight variance.
 
     Parameters
     ----------
@@ -67,11 +66,9 @@ def initialisation(
     matplotlib.figure.Figure
         Save it with ``figure.savefig("phase.png")``.
     """
-    chosen = (
-        theory.critical_weight_var(activation, bias_var=bias_var)
-        if weight_var is None
-        else weight_var
-    )
+    chosen = weight_var
+    if chosen is None:
+        chosen = theory.critical_weight_var(activation, bias_var=bias_var)
     figure, axes = new_figure(
         figsize=(11.0, 3.6), ncols=4, gridspec_kw={"width_ratios": [1.25, 1, 1, 1]}
     )
@@ -104,9 +101,7 @@ def initialisation(
 
 
 def phase_diagram(activation: Activation, ax: Axes, weight_var: float, bias_var: float) -> None:
-    """Draw the phases around a point into ``ax``, and where gradients are kept if that is
-    elsewhere.
-    """
+    """Draw the phases around a point into ``ax``, and where gradients are kept."""
     right, top = 2.0 * weight_var, max(2.0 * bias_var, 0.5)
     # a straight line needs two points
     biases = top * np.linspace(0.0, 1.0, 2 if activation.homogeneous else 21) ** 2

@@ -1,5 +1,4 @@
-"""What depth does to variances, correlations and gradients: the maps of one layer, their fixed
-points, the phases.
+"""What depth does to variances, correlations and gradients: maps, fixed points, phases.
 
 A point of variance v before a layer has ``v' = b + w V(v)`` behind it, and two points of one
 variance and correlation ρ have ``ρ' = (b + w E[φ φ'])/v'`` (b, w the variances of biases and
@@ -19,12 +18,10 @@ lets gradients fall by 1/M a layer, and one that keeps gradients lets activation
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from mnngp import _validation
@@ -33,8 +30,7 @@ from mnngp.activations import Activation, HomogeneousActivation, SmoothActivatio
 from mnngp.errors import InputError
 
 _CRITICAL = 1e-9  # a slope this near to one is one
-# a variance that has no fixed point below this many times the variances of weights and biases has
-# none
+# times the variances of weights and biases: a variance without a fixed point below has none
 _LARGEST = 1e8
 _INFINITE = 1e30  # a variance at which an activation that is known at any is what it is at infinity
 
@@ -64,9 +60,7 @@ class FixedPoint:
 
     @property
     def depth_scale(self) -> float:
-        """Over how many layers 1 - ρ changes by a factor e; ``inf`` where it does so more slowly
-        than exponentially.
-        """
+        """Over how many layers 1 - ρ changes by e; ``inf`` where that is not exponential."""
         slope = self.correlation_slope
         if abs(slope - 1.0) <= _CRITICAL:
             return math.inf
@@ -75,8 +69,9 @@ class FixedPoint:
 
 @dataclass(frozen=True, eq=False)
 class DepthProfile:
-    """Two points on their way through a network; index l is behind the l-th hidden layer, 0 behind
-    the first affine map.
+    """Two points on their way through a network.
+
+    Index l is behind the l-th hidden layer, 0 behind the first affine map.
 
     Attributes
     ----------
@@ -92,23 +87,6 @@ class DepthProfile:
     correlation: Vector
     distance: Vector
     gradient: Vector
-
-
-@dataclass(frozen=True, eq=False)
-class PhaseDiagram:
-    """The fixed points on a grid of variances; each array but the axes has shape (len(bias_vars),
-    len(weight_vars)).
-    """
-
-    activation: Activation
-    weight_vars: Vector
-    bias_vars: Vector
-    variance: Vector
-    correlation: Vector
-    variance_slope: Vector
-    gradient_slope: Vector
-    correlation_slope: Vector
-    phase: NDArray[np.str_]
 
 
 def variance_map(
@@ -139,8 +117,7 @@ def correlation_map(
     bias_var: float,
     variance: float | None = None,
 ) -> Any:
-    """The correlation behind a layer of two points of one variance, that of the fixed point by
-    default.
+    """The correlation behind a layer, of two points of one variance (the fixed one by default).
 
     Examples
     --------
@@ -149,11 +126,10 @@ def correlation_map(
     array([0.31831, 1.     ])
     """
     w, b = _variances(activation, weight_var, bias_var)
-    v = (
-        _finite(activation, _fixed_variance(activation, w, b))
-        if variance is None
-        else _validation.real("variance", variance, low=0.0)
-    )
+    if variance is None:
+        v = _finite(activation, _fixed_variance(activation, w, b))
+    else:
+        v = _validation.real("variance", variance, low=0.0)
     result = 1.0 - _distance_map(activation, 1.0 - _validation.correlations("rho", rho), w, b, v)
     return float(result) if np.ndim(rho) == 0 else result
 
@@ -165,27 +141,23 @@ def fixed_point(activation: Activation, *, weight_var: float, bias_var: float = 
     --------
     >>> from mnngp import Maxout, Tanh
     >>> point = fixed_point(Maxout(4), weight_var=0.5, bias_var=0.1)
-    >>> point.phase, round(point.variance, 6), round(point.variance_slope, 6), round(point.gradient_slope, 6)
-    ('ordered', 0.445761, 0.775664, 0.5)
+    >>> point.phase, round(point.variance, 6)
+    ('ordered', 0.445761)
+    >>> round(point.variance_slope, 6), round(point.gradient_slope, 6)
+    (0.775664, 0.5)
     >>> fixed_point(Tanh(), weight_var=2.0, bias_var=0.0).phase
     'chaotic'
     """
     w, b = _variances(activation, weight_var, bias_var)
     variance = _fixed_variance(activation, w, b)
     v = _finite(activation, variance)
-    variance_slope, gradient_slope = (
-        w * _variance_slope(activation, v),
-        w * _slope_square(activation, v),
-    )
+    variance_slope = w * _variance_slope(activation, v)
+    gradient_slope = w * _slope_square(activation, v)
     correlation_slope = _weight_over_variance(activation, w, b, v) * _slope_square(activation, v)
     multiplier = max(variance_slope, gradient_slope)
-    phase = (
-        "critical"
-        if abs(multiplier - 1.0) <= _CRITICAL
-        else "ordered"
-        if multiplier < 1.0
-        else "chaotic"
-    )
+    phase = "ordered" if multiplier < 1.0 else "chaotic"
+    if abs(multiplier - 1.0) <= _CRITICAL:
+        phase = "critical"
     correlation = 1.0
     # the map is convex and crosses the diagonal once below one
     if correlation_slope > 1.0 + _CRITICAL:
@@ -244,16 +216,19 @@ def depth_profile(
     variance: float = 1.0,
     correlation: float = 0.5,
 ) -> DepthProfile:
-    """Variance, correlation and gradient through ``depth`` layers, for two inputs with ``|x|²/d =
-    variance`` and that correlation.
+    """Variance, correlation and gradient through ``depth`` layers, of two inputs.
+
+    Their ``|x|²/d`` is ``variance``, for both.
 
     Examples
     --------
     >>> from mnngp import Maxout
     >>> unit = Maxout(4)
     >>> profile = depth_profile(unit, 30, weight_var=unit.critical_weight_var)
-    >>> bool(np.allclose(profile.variance, profile.variance[0])), f"{profile.distance[-1]:.1e}", f"{profile.gradient[0]:.1e}"
-    (True, '2.1e-07', '1.9e-06')
+    >>> bool(np.allclose(profile.variance, profile.variance[0]))
+    True
+    >>> f"{profile.distance[-1]:.1e}", f"{profile.gradient[0]:.1e}"
+    ('2.1e-07', '1.9e-06')
     """
     w, b = _variances(activation, weight_var, bias_var)
     count = _validation.positive_int("depth", depth)
@@ -273,47 +248,13 @@ def depth_profile(
     return DepthProfile(np.array(variances), 1.0 - np.array(gaps), np.array(gaps), gradient)
 
 
-def phase_diagram(
-    activation: Activation, weight_vars: Sequence[float], bias_vars: Sequence[float]
-) -> PhaseDiagram:
-    """The fixed points over a grid of weight and bias variances.
-
-    Examples
-    --------
-    >>> from mnngp import Maxout
-    >>> phase_diagram(Maxout(4), [0.5, 0.8], [0.0, 0.1]).phase.tolist()
-    [['ordered', 'chaotic'], ['ordered', 'chaotic']]
-    """
-    for name, axis in (("weight_vars", weight_vars), ("bias_vars", bias_vars)):
-        if (
-            not isinstance(axis, Sequence | np.ndarray)
-            or isinstance(axis, str)
-            or np.ndim(axis) != 1
-            or len(axis) == 0
-        ):
-            raise InputError(f"{name} must be a sequence of at least one number, got {axis!r}")
-    points = [
-        [fixed_point(activation, weight_var=w, bias_var=b) for w in weight_vars] for b in bias_vars
-    ]
-    return PhaseDiagram(
-        activation,
-        np.asarray(weight_vars, dtype=np.float64),
-        np.asarray(bias_vars, dtype=np.float64),
-        **{
-            field.name: np.array([[getattr(point, field.name) for point in row] for row in points])
-            for field in fields(FixedPoint)
-        },
-    )
-
-
 def _variances(activation: Any, weight_var: Any, bias_var: Any) -> tuple[float, float]:
     if not isinstance(activation, Activation):
         raise InputError(
             f"activation must be an activation, such as Maxout(4) or ReLU(), got {activation!r}"
         )
-    return _validation.real("weight_var", weight_var, low=0.0, strict=True), _validation.real(
-        "bias_var", bias_var, low=0.0
-    )
+    w = _validation.real("weight_var", weight_var, low=0.0, strict=True)
+    return w, _validation.real("bias_var", bias_var, low=0.0)
 
 
 def _mean_square(activation: Activation, v: Any) -> Any:
@@ -370,9 +311,7 @@ def _fixed_variance(activation: Activation, w: float, b: float) -> float:
 
 
 def _finite(activation: Activation, v: float) -> float:
-    """An endless variance, as a number at which a smooth activation is what it is at infinity, or
-    nearly.
-    """
+    """A number for an endless variance, at which the activation is nearly what it is there."""
     if isinstance(activation, SmoothActivation) and math.isinf(v):
         return _INFINITE if activation.exact else _LARGEST
     return v
@@ -396,5 +335,5 @@ def _distance_map(activation: Activation, gap: Any, w: float, b: float, v: float
         return np.asarray(factor * _slope_square(activation, v) * gap)
     expansion = activation.expansion(v)
     return np.asarray(
-        factor / v * expansion.degrees.fall(expansion.coefficients(np.array([v]))[0] ** 2, gap)
+        factor / v * expansion.degrees.deficit(expansion.coefficients(np.array([v]))[0] ** 2, gap)
     )

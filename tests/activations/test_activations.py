@@ -295,11 +295,11 @@ def test_few_degrees_stand_for_all(odd):
     # Near one the fall is the gap times a slope; away from it the difference of two sums.
     near = np.array([1e-300, 1e-40, 1e-20])
     np.testing.assert_allclose(
-        degrees.fall(squares, near), near * (degrees.values @ squares), rtol=1e-3
+        degrees.deficit(squares, near), near * (degrees.values @ squares), rtol=1e-3
     )
     at_one = degrees.sum(squares, np.ones(1))
     np.testing.assert_allclose(
-        degrees.fall(squares, gap), at_one - degrees.sum(squares, y), rtol=1e-13
+        degrees.deficit(squares, gap), at_one - degrees.sum(squares, y), rtol=1e-13
     )
 
 

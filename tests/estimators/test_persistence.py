@@ -537,7 +537,7 @@ def test_memory(tmp_path):
     """
     rows = np.random.default_rng(0).normal(size=(3000, 2))
     model = MaxoutGPRegressor(1, 2, 1.0, 0.1, "nngp", 0.1).fit(rows, rows[:, 0])
-    size = model._posterior._factor.packed.memory.nbytes
+    size = model._posterior.inverse.packed.memory.nbytes
     tracemalloc.start()
     try:
         model.save(tmp_path / "m")

@@ -17,7 +17,9 @@ import mnngp
 from mnngp import MaxoutGPClassifier, MaxoutGPRegressor, MaxoutKernel
 from mnngp._system import threads
 from mnngp.errors import AccuracyWarning, ConvergenceError, InputError
-from mnngp.inference import ConjugateGradients, Posterior, choice, factor
+from mnngp.inference import ConjugateGradients, Posterior, choice
+from mnngp.inference.solvers import cholesky
+from mnngp.inference.solvers.covariance import Covariance
 
 FIXED = {"depth": 3, "rank": 4, "weight_var": 0.9, "bias_var": 0.2, "kind": "nngp"}
 
@@ -141,9 +143,9 @@ def test_probabilities_are_calibrated_once_for_all_threads(monkeypatch):
 def test_asking_whether_there_is_leave_one_out_costs_nothing(monkeypatch, diabetes, estimator):
     X, y, _ = diabetes
     model = estimator(**FIXED, noise_var=0.1).fit(X, y > 100.0)
-    calls, diagonal = [], factor.Factor.diagonal
+    calls, diagonal = [], cholesky.Factor.diagonal
     monkeypatch.setattr(
-        factor.Factor, "diagonal", lambda self, *rest: calls.append(1) or diagonal(self, *rest)
+        cholesky.Factor, "diagonal", lambda self, *rest: calls.append(1) or diagonal(self, *rest)
     )
     assert hasattr(model, "loo_")
     loo = model.loo_
@@ -217,10 +219,14 @@ def test_the_cores_are_given_back_after_an_interrupt(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(threads._Cores, "_give_back", interrupted_first)
-    with pytest.raises(KeyboardInterrupt), threads.single_blas(1.0), threads.single_blas(1.0):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        threads.one_blas_thread(1.0),
+        threads.one_blas_thread(1.0),
+    ):
         assert threads._allowed() == 1
     gc.collect()  # what pytest holds of the frames
-    with threads.single_blas(1.0):
+    with threads.one_blas_thread(1.0):
         assert threads._allowed() == 1
         assert threads.count() == before
     assert threads._allowed() == before
@@ -368,10 +374,10 @@ def test_what_is_added_follows_the_contraction(monkeypatch):
     """
     X = np.repeat(np.random.default_rng(0).normal(size=(40, 3)), 2, axis=0)
     kernel = MaxoutKernel(1, 2)
-    monkeypatch.setattr(factor, "contraction", lambda network, x: 0.07)
+    monkeypatch.setattr(cholesky, "contraction", lambda network, x: 0.07)
     network, (x, _) = kernel.network, kernel._points(X, None)
     with pytest.warns(AccuracyWarning, match="was added"):
-        result = factor.factorize(network, x, np.full(80, 3.0), np.zeros(80))
+        result = cholesky.Cholesky()(Covariance(network, x, np.full(80, 3.0), np.zeros(80)))
     kappa = result.report.contraction
     assert kappa == 1.0
     steps = np.log10(result.report.added / (4.0 * 80 * np.finfo(float).eps * kappa * 9.0))

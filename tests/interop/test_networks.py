@@ -9,11 +9,11 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
-from mnngp.experiments.tabulated import TabulatedMaxout
 
 import mnngp
 from mnngp import GELU, Abs, Erf, LeakyReLU, Maxout, ReLU, Tanh
 from mnngp.errors import InputError
+from mnngp.experiments.tabulated import TabulatedMaxout
 from mnngp.interop.gpytorch import autograd
 
 DOUBLE = torch.float64
@@ -97,7 +97,7 @@ def test_second_derivatives_of_smooth_layers_are_refused():
     kernel = NetworkKernel([GELU()]).double()
     x = torch.randn(3, 2, dtype=DOUBLE, requires_grad=True)
     (first,) = torch.autograd.grad(kernel(x).to_dense().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable|differentiate"):
+    with pytest.raises(RuntimeError, match="once_differentiable"):
         torch.autograd.grad(first.sum(), x)
 
 

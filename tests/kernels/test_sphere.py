@@ -6,7 +6,7 @@ import pytest
 
 from mnngp import GELU, Abs, Erf, Maxout, MaxoutKernel, NetworkKernel, ReLU, Tanh
 from mnngp.errors import MnngpError
-from mnngp.inference.factor import contraction
+from mnngp.inference.solvers.covariance import contraction
 from mnngp.kernels import curve, layout, sphere
 from mnngp.kernels.evaluate import correlations, diagonal, distances, packed_correlations
 from mnngp.kernels.points import Points

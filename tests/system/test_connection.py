@@ -3,7 +3,6 @@ on loopback.
 """
 
 import copy
-import os
 import pickle
 import signal
 import socket
@@ -11,14 +10,12 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import dask
-import distributed
 import joblib
 import numpy as np
-import psutil
 import pytest
 from sklearn.base import clone
 from typer.testing import CliRunner
@@ -33,18 +30,13 @@ from mnngp.inference import (
     ClusterConjugateGradients,
     ConjugateGradients,
     Posterior,
-    large,
 )
-from mnngp.inference.cluster import ClusterTiles, Session
+from mnngp.inference.solvers import tiles
+from mnngp.inference.solvers.dask_conjugate_gradients import ClusterTiles
+from mnngp.inference.solvers.dask_session import Session
+from tests.system.processes import ENVIRONMENT
 
 DASK = str(Path(sys.executable).with_name("dask"))
-SOURCES = str(Path(mnngp.__file__).parents[1].absolute())
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": SOURCES,
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
 WORKER = ("worker", "--nthreads", "1", "--memory-limit", "0", "--no-nanny")
 KERNEL = MaxoutKernel(3, 4, 0.6, 0.1)
 GIVEN = {
@@ -396,12 +388,12 @@ def test_copies_have_the_memory_of_where_they_are(cluster, table, exact, tmp_pat
     no cluster.
     """
     X, y, new = table
-    rooms = []
+    budgets = []
 
-    class Tiles(large.LocalTiles):
-        def __init__(self, network, contraction, x, room, progress):
-            rooms.append(room)
-            super().__init__(network, contraction, x, room, progress)
+    class Tiles(tiles.LocalTiles):
+        def __init__(self, network, contraction, points, budget, progress):
+            budgets.append(budget)
+            super().__init__(network, contraction, points, budget, progress)
 
     with client_of(cluster) as client:
         made = {}
@@ -416,16 +408,16 @@ def test_copies_have_the_memory_of_where_they_are(cluster, table, exact, tmp_pat
         made |= {("here", how): one for how, one in copies(here, tmp_path)}
         made |= {("small", how): one for how, one in copies(small, tmp_path)}
     assert client.status == "closed"
-    monkeypatch.setattr(large, "LocalTiles", Tiles)
+    monkeypatch.setattr(tiles, "LocalTiles", Tiles)
     # of the machine that they are on now
     monkeypatch.setattr("mnngp._system.memory.available", lambda: 10**7)
     for (name, how), one in made.items():
         np.testing.assert_allclose(one.mean(new), exact[0], atol=1e-6)
         np.testing.assert_allclose(one.mean_and_variance(new)[1], exact[1], atol=1e-6)
-        rank = one._factor.system.parts[1].rank
+        rank = one.inverse.preconditioner.rank
         budget = 2 * 10**6 if name == "small" else 5 * 10**6
-        assert rooms.pop() == budget - 16 * len(X) * rank, (name, how)
-    assert not rooms
+        assert budgets.pop() == budget - 16 * len(X) * rank, (name, how)
+    assert not budgets
 
 
 def test_estimators_with_a_client_are_copied(cluster, table, exact, tmp_path):
@@ -557,107 +549,3 @@ def test_the_scheduler_dies_in_a_solve(cluster, table, exact, at_product):
         np.testing.assert_allclose(ours.mean(new), exact[0], atol=1e-6)
     with pytest.raises(ClusterError, match=f"no Dask scheduler at {cluster.address}"):
         iterated.mean_and_variance(new)  # another attempt
-
-
-# --- processes of our own -------------------------------------------------------------------------
-
-SOLVES = """
-import os, threading, time
-import numpy as np, psutil
-from mnngp import MaxoutKernel
-from mnngp.errors import ClusterError
-from mnngp.inference import ClusterConjugateGradients, Posterior
-from mnngp.inference import cluster
-
-def kill(number):
-    seen = set()
-    while len(seen) < number:
-        for child in psutil.Process().children(recursive=True):
-            if child.pid not in seen and "spawn_main" in " ".join(child.cmdline()):
-                seen.add(child.pid)
-                child.kill()
-                print("killed", flush=True)
-                break
-        time.sleep(0.01)
-
-def solve(**options):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 4))
-    return Posterior(MaxoutKernel(3, 4), X, np.sin(X.sum(axis=1)), 1e-2, solver=ClusterConjugateGradients(rank=20, **options))
-
-heard, product = set(), cluster.ClusterTiles._product
-
-def looking(self, v):
-    for one in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-        for found in one.net_connections("inet"):
-            heard.update((end.ip for end in (found.laddr, found.raddr) if end))
-    return product(self, v)
-
-def slow(self, v):
-    print("product", flush=True)
-    time.sleep(0.2)
-    return product(self, v)
-
-if __name__ == "__main__":
-    os.cpu_count = lambda: 1  # one worker
-    killer = threading.Thread(target=kill, args=(2,))
-    killer.start()
-    try:
-        solve()
-    except ClusterError as error:
-        print(error, flush=True)
-    killer.join()
-    threading.Thread(target=kill, args=(1,)).start()
-    cluster.ClusterTiles._product = looking
-    ours = solve()
-    print(ours.report.where, sorted(heard), flush=True)
-    cluster.ClusterTiles._product = slow
-    solve(scheduler=ours._factor.system.parts[0].session.client)
-"""
-
-
-@pytest.mark.skipif(
-    tuple(map(int, distributed.__version__.split(".")[:2])) < (2026, 7),
-    reason="it waited for ever for a worker that dies at once",
-)
-def test_workers_are_killed_as_they_start_and_a_solve_is_interrupted(tmp_path):
-    """Started again once, without a word; every socket of a solve is on loopback; an interrupt
-    leaves no process behind.
-    """
-    script = tmp_path / "solves.py"
-    script.write_text(SOLVES)
-    process = subprocess.Popen(
-        [sys.executable, script],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-        start_new_session=True,
-    )
-    try:
-        said = [process.stdout.readline().rstrip() for _ in range(6)]
-        family = psutil.Process(process.pid).children(recursive=True)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it, too
-        errors = process.communicate(timeout=60)[1]
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    refused = (
-        "a worker on this machine died while it started, 2 times; is there memory for 1 processes? "
-        "(In a script, what starts "
-    )
-    refused += "them has to stand below if __name__ == '__main__':)"
-    assert said == [
-        "killed",
-        "killed",
-        refused,
-        "killed",
-        "on 1 workers ['127.0.0.1']",
-        "product",
-    ], errors
-    assert errors.startswith("Traceback")
-    assert errors.count("Traceback") == 1, errors
-    assert errors.rstrip().endswith("KeyboardInterrupt")
-    assert family
-    assert not psutil.wait_procs(family, timeout=10)[1]

@@ -13,8 +13,9 @@ import pytest
 
 from mnngp import MaxoutGPRegressor, MaxoutKernel
 from mnngp._system import memory
-from mnngp.inference import ConjugateGradients, Posterior, plan, solvers
-from mnngp.inference.cluster import room_of
+from mnngp.inference import ConjugateGradients, Posterior, costs
+from mnngp.inference.solvers import by_name
+from mnngp.inference.solvers.dask_conjugate_gradients import tile_budget
 
 MB, GB = 10**6, 10**9
 NONE = 9223372036854771712  # what version 1 has for no limit
@@ -308,10 +309,10 @@ def test_no_estimate_of_memory_stops_a_fit(capsys):
     small = MaxoutGPRegressor(**GIVEN, progress=True).fit(X[:30], y[:30])
     assert small.loo_.mean.shape == (30,)
     assert MaxoutGPRegressor(**GIVEN).fit(X, y).loo_.mean.shape == (1200,)
-    assert "n = 30" in plan.here("cholesky", 30, 3, 2, 1, "float64")
-    assert solvers.word("auto", solvers.ALWAYS, np.float64) == "cholesky"
-    assert solvers.word("auto", 20_000, np.float64) == "cg"
-    assert room_of([memory.available()], 0) > 0  # of a worker without a limit
+    assert "n = 30" in costs.describe_here("cholesky", 30, 3, 2, 1, "float64")
+    assert by_name.name_of("auto", by_name.ALWAYS, np.float64) == "cholesky"
+    assert by_name.name_of("auto", 20_000, np.float64) == "cg"
+    assert tile_budget([memory.available()], 0) > 0  # of a worker without a limit
 
 
 @pytest.mark.usefixtures("starved")
@@ -335,14 +336,15 @@ def test_the_preconditioner_is_not_given_up(monkeypatch):
 
 def test_a_users_own_zero_is_refused():
     with pytest.raises(ValueError, match="memory must be above zero, got 0"):
-        plan.Job(30, 3, memory=0)
+        costs.Workload(30, 3, memory=0)
 
 
 LIMITED = """
 import resource, numpy as np
-from mnngp import MaxoutGPRegressor, memory
-from mnngp.inference import solvers
-assert solvers.word("auto", 30_000, np.float64) == "cholesky" or memory.available() < 8e9
+from mnngp import MaxoutGPRegressor
+from mnngp._system import memory
+from mnngp.inference.solvers import by_name
+assert by_name.name_of("auto", 30_000, np.float64) == "cholesky" or memory.available() < 8e9
 X = np.random.default_rng(0).normal(size=(300, 3))
 model = MaxoutGPRegressor(depth=2, rank=3, weight_var=0.9, bias_var=0.1, kind="nngp", noise_var=0.01)
 model.fit(X, X[:, 0])  # everything is loaded
@@ -350,7 +352,7 @@ used = 1024 * next(int(line.split()[1]) for line in open("/proc/self/status", en
 resource.setrlimit(resource.RLIMIT_AS, (used + 600_000_000, resource.RLIM_INFINITY))
 free = memory.available()
 assert 500_000_000 < free <= 600_000_000, free
-assert solvers.word("auto", 30_000, np.float64) == "cg"
+assert by_name.name_of("auto", 30_000, np.float64) == "cg"
 assert model.fit(X, X[:, 0]).loo_ is not None
 block = np.ones(free - 20_000_000, dtype=np.uint8)  # as much as was said there is
 assert memory.available() == 256 * 2**20

@@ -56,8 +56,8 @@ with tempfile.TemporaryDirectory() as folder:
     model.save(path)
     assert numpy.array_equal(mnngp.load(path).predict(X), model.predict(X))
 assert memory.available() > 0
-from mnngp.inference import plan
-assert "n = 40" in plan.here("cholesky", 40, 1, 2, 1, "float64")
+from mnngp.inference import costs
+assert "n = 40" in costs.describe_here("cholesky", 40, 1, 2, 1, "float64")
 print("fine")
 """
 
@@ -131,7 +131,7 @@ def test_predictions_on_standard_output_are_utf8(tmp_path):
     table.write_text(
         "x,Größe\n" + "".join(f"{k / 10},{'αβ'[k % 20 > 9]}\n" for k in range(40)), encoding="utf-8"
     )
-    encoder = data.Encoder.of(data.tables.read(table), "Größe", None, ())
+    encoder = data.Encoder.of(data.read_table(table), "Größe", None, ())
     given = {
         "depth": 2,
         "rank": 2,
@@ -140,7 +140,7 @@ def test_predictions_on_standard_output_are_utf8(tmp_path):
         "kind": "nngp",
         "noise_var": 0.1,
     }
-    fitted = MaxoutGPClassifier(**given).fit(*encoder.labelled(data.tables.read(table)))
+    fitted = MaxoutGPClassifier(**given).fit(*encoder.labelled(data.read_table(table)))
     model_file.save(fitted, model, table=encoder.as_dict())
     printed = python("-m", "mnngp", "predict", model, table, PYTHONIOENCODING="cp1252")
     assert printed.decode("utf-8").splitlines()[0] == "prediction,P(α),P(β)"

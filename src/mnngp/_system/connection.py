@@ -1,5 +1,4 @@
-"""Connections to Dask clusters: one that is running, or one of processes on this machine, which
-listens on loopback alone.
+"""Connections to Dask clusters: a running one, or processes on this machine, on loopback alone.
 
 Dask itself waits for ever for a scheduler that does not answer, in the handshake and in every call.
 So calls go through ``answered`` here: they may take as long as they like, but meanwhile the
@@ -69,9 +68,7 @@ def checked_address(name: str, value: str) -> str:
 
 
 def client_at(address: str, name: str = "scheduler") -> Any:
-    """A client of the scheduler at an address such as "tcp://10.0.0.1:8786"; ``name`` is that of
-    the argument.
-    """
+    """A client of the scheduler at an address; ``name`` is that of the argument."""
     dask = distributed()
     checked_address(name, address)
     try:
@@ -99,8 +96,9 @@ def _first() -> float:
 
 
 def _who(address: str) -> str:
-    """What kind of a Dask server is there. (A client would wait for ever for one that accepts a
-    connection and does not answer.)
+    """What kind of a Dask server is there.
+
+    A client would wait for ever for one that accepts a connection and does not answer.
     """
     dask = distributed()
 
@@ -122,8 +120,7 @@ def _who(address: str) -> str:
 
 
 def local(workers: int | None = None, *, memory_limit: Any = "auto") -> tuple[Any, Any]:
-    """Start a cluster of processes, as many as there are cores by default, which divide the cores
-    among them.
+    """Start a cluster of processes, one a core by default, which divide the cores among them.
 
     Returns its client and the cluster itself, to be closed in this order. It has no dashboard.
     """
@@ -159,9 +156,7 @@ def local(workers: int | None = None, *, memory_limit: Any = "auto") -> tuple[An
 
 
 def dask_setup(worker: Any) -> None:
-    """On a worker of ours, when it starts: an interrupt at the terminal is for who started it, and
-    that one ends it.
-    """
+    """A worker of ours leaves an interrupt at the terminal to who started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -169,8 +164,7 @@ def dask_setup(worker: Any) -> None:
 
 
 def answered(client: Any, make: Callable[[], Awaitable[_Value]], advice: str) -> _Value:
-    """What comes of a call of the client, which ``make`` makes on its loop, however long that
-    takes.
+    """What comes of a call that ``make`` makes on the client's loop, however long it takes.
 
     It is a ``ClusterError``, which ends in the advice, if meanwhile the scheduler is gone, or if
     for ``PATIENCE`` seconds it does not answer or there is no worker.
@@ -203,8 +197,9 @@ def answered(client: Any, make: Callable[[], Awaitable[_Value]], advice: str) ->
 
 
 async def _workers(client: Any, address: str, advice: str) -> int:
-    """How many workers the scheduler has, as soon as it answers. (A client that lost it tries to
-    get it back for a while.)
+    """How many workers the scheduler has, as soon as it answers.
+
+    A client that lost it tries to get it back for a while.
     """
     end = time.monotonic() + PATIENCE
     while client.status in ("running", "connecting"):
@@ -230,9 +225,7 @@ async def _workers(client: Any, address: str, advice: str) -> int:
 
 
 def versions() -> dict[str, str]:
-    """What has to be the same on all machines: results depend on it (mnngp, NumPy's random
-    numbers), or pickles (Python, NumPy).
-    """
+    """What has to be the same on all machines, for results (mnngp, NumPy) or pickles (Python)."""
     import numpy as np
 
     minor = ".".join(np.__version__.split(".")[:2])
@@ -258,9 +251,7 @@ def compare(client: Any, advice: str) -> None:
 
 
 def compared(ours: dict[str, str], function: Callable[..., _Value], *arguments: Any) -> _Value:
-    """On a worker: the function's value, if the versions here are those of the client. (Workers may
-    join at any time.)
-    """
+    """On a worker, which may join at any time: the function's value, if versions agree."""
     if versions() != ours:
         _agree(distributed().get_worker().address, versions(), ours)
     return function(*arguments)

@@ -1,6 +1,4 @@
-"""Optional packages: asked for before any work, so that nobody computes for minutes to be told what
-to install.
-"""
+"""Optional packages: asked for before any work, not after minutes of it."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ _TITLES = {"matplotlib": "Matplotlib", "jinja2": "Jinja2", "plotly": "Plotly"}
 
 
 def require(purpose: str, *packages: str) -> None:
-    """Raise ``MissingExtraError`` unless all packages, of the extra "experiments", can be
-    imported.
-    """
+    """Raise ``MissingExtraError`` unless these packages of "experiments" can be imported."""
     missing, reason = [], None
     for name in packages:
         try:

@@ -21,16 +21,13 @@ _UNITS = {
     "gib": 2**30,
     "tib": 2**40,
 }
-# bytes that a fit may count on, whatever was read: an estimate decides how to solve, never whether
-# to
+# bytes that a fit may count on: an estimate decides how to solve, never whether to
 _LEAST = 256 * 2**20
 
 
 @dataclass(frozen=True)
 class _Version:
-    """The files of a control group's folder: its limits, what it uses, and what of that the kernel
-    would give back.
-    """
+    """The files of a control group: its limits, what it uses, what could be given back."""
 
     limits: tuple[str, ...]
     used: str
@@ -79,8 +76,7 @@ def _of_the_machine() -> Iterator[int]:
 
 
 def left(root: str | Path) -> Iterator[int]:
-    """Bytes that each limit on this process leaves, as Linux tells in the files below ``root``;
-    nothing elsewhere.
+    """Bytes that each limit on this process leaves, as Linux tells below ``root``.
 
     Files that are missing, cannot be read or make no sense set no limit.
     """
@@ -99,13 +95,7 @@ def _groups(root: Path) -> Iterator[tuple[_Version, Path, Path]]:
     for line in _lines(root / "proc/self/cgroup"):
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        version = (
-            _V2
-            if number == "0" and not controllers
-            else _V1
-            if "memory" in controllers.split(",")
-            else None
-        )
+        version = _version(number == "0" and not controllers, controllers)
         if version is None:
             continue
         places = [(place, top) for kind, place, top in mounts if kind is version] or [
@@ -128,23 +118,23 @@ def _groups(root: Path) -> Iterator[tuple[_Version, Path, Path]]:
 
 
 def _mounts(root: Path) -> list[tuple[_Version, str, str]]:
-    """Mounts of control groups, as ``number parent device top place options [...] - kind source
-    options`` of mountinfo has them.
+    """Mounts of control groups: version, place, and the group that is mounted there.
+
+    A line of mountinfo is ``number parent device top place options [...] - kind source options``.
     """
     mounts = []
     for line in _lines(root / "proc/self/mountinfo"):
         first, _, second = line.partition(" - ")
         fields, kind, options = first.split(), second.split()[:1], second.split()[-1:]
-        version = (
-            _V2
-            if kind == ["cgroup2"]
-            else _V1
-            if kind == ["cgroup"] and "memory" in options[0].split(",")
-            else None
-        )
+        version = _version(kind == ["cgroup2"], options[0] if kind == ["cgroup"] else "")
         if version is not None and len(fields) > 4:
             mounts.append((version, _plain(fields[4]), _plain(fields[3])))
     return mounts
+
+
+def _version(unified: bool, controllers: str) -> _Version | None:
+    """Which version of control groups that is, if it is one that looks after memory."""
+    return _V2 if unified else _V1 if "memory" in controllers.split(",") else None
 
 
 def _inner(path: str, top: str) -> str | None:
@@ -202,12 +192,12 @@ def _numbers(path: Path) -> list[int]:
     return [int(line) for line in _lines(path)[:1] if line.strip().isdecimal()]
 
 
-def as_bytes(name: str, value: object) -> int:
+def parse_bytes(name: str, value: object) -> int:
     """A size as a number of bytes, or as a word such as "4GB" or "500 MiB".
 
     Examples
     --------
-    >>> as_bytes("memory", "1.5GB")
+    >>> parse_bytes("memory", "1.5GB")
     1500000000
     """
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
@@ -224,12 +214,12 @@ def as_bytes(name: str, value: object) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def shown(size: float) -> str:
+def format_bytes(size: float) -> str:
     """A size for people.
 
     Examples
     --------
-    >>> shown(1.6e9), shown(20_000)
+    >>> format_bytes(1.6e9), format_bytes(20_000)
     ('1.6 GB', '20 kB')
     """
     for unit, word in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):

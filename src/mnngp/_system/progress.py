@@ -40,8 +40,7 @@ class Stages:
 
 @contextmanager
 def bar(title: str, *, show: bool | None = None) -> Iterator[Stages]:
-    """Show a bar on standard error or in the notebook, and give a function that opens a stage of
-    it.
+    """Show a bar on standard error or in the notebook; gives a function that opens a stage of it.
 
     A stage has a name and a share of the whole; what it returns is told of finished parts of the
     stage, which add up to one. ``show`` None: when ``PATIENCE`` seconds have passed and somebody is
@@ -60,8 +59,7 @@ def bar(title: str, *, show: bool | None = None) -> Iterator[Stages]:
                 draw(work, over)
 
     # In the context of the cell that runs: newer kernels find the place of an output there. Not a
-    # daemon: that might end without giving the cursor back, when somebody is too impatient to wait
-    # for it.
+    # daemon: that might end without giving the cursor back, when nobody waits for it.
     thread = threading.Thread(
         target=contextvars.copy_context().run, args=(watch,), name="mnngp-progress"
     )
@@ -96,9 +94,7 @@ class _Work:
         return done
 
     def looks(self, over: threading.Event) -> Iterator[None]:
-        """A look every now and then, and one when it is over (or the interpreter ends, whatever
-        became of the work).
-        """
+        """A look now and then, and one when it is over, or when the interpreter ends."""
         while threading.main_thread().is_alive() and not over.wait(_EVERY):
             yield
         if self.finished:
@@ -106,8 +102,7 @@ class _Work:
         yield
 
     def time_left(self, now: float, over: bool) -> str:
-        """Reckoned from the later half of the time so far, for a share tells only roughly what a
-        stage costs.
+        """Estimated from the later half of the time so far: shares are only roughly costs.
 
         Between two steps it counts down; when the next one is overdue, the time that went by counts
         as well.
@@ -123,13 +118,12 @@ class _Work:
             return "time left unknown"
         overdue = now - last > _OVERDUE * (last - then) / (len(self._steps) - 1)
         to_do = (1.0 - fraction) / (fraction - before)
-        return f"{_duration(to_do * (now - then) if overdue else to_do * (last - then) - (now - last))} left"
+        left = to_do * (now - then) if overdue else to_do * (last - then) - (now - last)
+        return f"{_duration(left)} left"
 
 
 def _watched() -> bool:
-    """Whether somebody looks at this process's standard error; of those that work side by side
-    nobody is to draw.
-    """
+    """Whether somebody looks at standard error; of processes side by side none is to draw."""
     if (
         threading.current_thread() is not threading.main_thread()
         or multiprocessing.parent_process() is not None
@@ -165,9 +159,7 @@ def _draw_on_terminal(work: _Work, over: threading.Event) -> None:
 
 
 def _draw_in_notebook(work: _Work, over: threading.Event) -> None:
-    """Text in an output that is written anew: every front end can do it, and nothing has to be
-    installed for it.
-    """
+    """Text in an output that is written anew: every front end can do it."""
     display: Callable[..., Any] = importlib.import_module("IPython.display").display
     handle: Any = None
     for _ in work.looks(over):

@@ -25,8 +25,7 @@ class _Holder:
 
 
 class _Cores:
-    """The cores, taken from BLAS while our threads run: its own idle threads spin, and would take
-    them from ours.
+    """The cores, taken from BLAS while our threads run: its idle threads would spin on them.
 
     Where callers in several Python threads overlap, the first one limits BLAS and lifts the limit
     when it is done: a limit has to be lifted by the thread that set it. The others run under it, or
@@ -43,9 +42,7 @@ class _Cores:
 
     @contextmanager
     def taken(self) -> Iterator[int]:
-        """How many there are. Whenever Ctrl-C comes, they are given back, at once or by the next
-        call.
-        """
+        """How many there are; given back whenever Ctrl-C comes, at once or by the next call."""
         holder = _Holder()
         try:
             yield self._take(holder)
@@ -99,8 +96,7 @@ def count() -> int:
 
 
 def _cores_allowed() -> int:
-    """The cores that this process may use, where threadpoolctl does not know the BLAS (Apple's
-    Accelerate).
+    """The cores of this process, where threadpoolctl does not know the BLAS (Accelerate).
 
     joblib looks at CPU affinity, at quotas of containers and at LOKY_MAX_CPU_COUNT; its workers get
     the other two variables.
@@ -116,7 +112,9 @@ def _cores_allowed() -> int:
     return max(1, allowed)
 
 
-def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work: float) -> None:
+def parallel_for(
+    function: Callable[[_Task], object], tasks: Sequence[_Task], *, work: float
+) -> None:
     """Call ``function`` on each task, in threads where there is work enough for them.
 
     There are as many threads as NumPy's BLAS may use now, so OMP_NUM_THREADS, OPENBLAS_NUM_THREADS,
@@ -125,7 +123,7 @@ def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work:
     """
     few = work <= _SMALL  # for BLAS as well
     if few or len(tasks) == 1 or count() == 1:
-        with nullcontext() if few else single_blas(work):
+        with nullcontext() if few else one_blas_thread(work):
             for task in tasks:
                 function(task)
         return
@@ -133,11 +131,10 @@ def spread(function: Callable[[_Task], object], tasks: Sequence[_Task], *, work:
         _in_pool(function, tasks, threads)
 
 
-def independent(
+def parallel_map(
     function: Callable[[_Task], _Result], tasks: Sequence[_Task], jobs: int
 ) -> list[_Result]:
-    """What ``function`` makes of each task, ``jobs`` of them at a time, each with one core to
-    itself.
+    """What ``function`` makes of each task, ``jobs`` at a time, each with one core to itself.
 
     What it calls starts no threads of its own, so that results do not depend on ``jobs``.
     """
@@ -169,9 +166,8 @@ def _in_pool(
 
 
 @contextmanager
-def single_blas(operations: float) -> Iterator[None]:
-    """One thread of BLAS for work of so few ``operations`` that the others would be waited for
-    longer than they help.
+def one_blas_thread(operations: float) -> Iterator[None]:
+    """One thread of BLAS for few ``operations``: others would cost more than they help.
 
     On a machine that is doing something else a thread may wait for a core, and BLAS waits for all
     of its threads, many times in one small decomposition.

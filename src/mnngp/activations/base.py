@@ -35,8 +35,7 @@ class Activation(ABC):
 
     @property
     def critical_weight_var(self) -> float:
-        """The weight variance that keeps a unit variance through a layer without bias: ``1 / E
-        φ²``.
+        """``1 / E φ²``, which keeps a unit variance through a layer without bias.
 
         For a homogeneous activation it keeps every variance, at any depth: the critical
         initialisation.
@@ -44,9 +43,7 @@ class Activation(ABC):
         return 1.0 / self.second_moment
 
     def moment(self, rho: Any) -> Any:
-        """``E[φ(z) φ(z')]`` at correlation ``rho``: a number for a number, an array for an
-        array.
-        """
+        """``E[φ(z) φ(z')]`` at correlation ``rho``, a number or an array."""
         return _elementwise(self._moment, rho)
 
     def derivative(self, rho: Any) -> Any:
@@ -54,9 +51,7 @@ class Activation(ABC):
         return _elementwise(self._derivative, rho)
 
     def deficit(self, rho: Any) -> Any:
-        """``moment(1) - moment(rho)`` without cancellation: accurate relative to itself as ρ →
-        1.
-        """
+        """``moment(1) - moment(rho)``, to full relative accuracy as ρ → 1."""
         return _elementwise(self._deficit, rho)
 
     @abstractmethod
@@ -89,9 +84,7 @@ class HomogeneousActivation(Activation):
 
     @property
     def error(self) -> float:
-        """Bound of the absolute error of ``derivative``; that of ``moment`` is at most twice
-        this.
-        """
+        """Bound of the absolute error of ``derivative``; that of ``moment`` is at most twice it."""
         return self.profile.error
 
     def _moment(self, rho: Vector) -> Vector:

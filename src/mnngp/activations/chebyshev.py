@@ -50,9 +50,7 @@ class Series:
             count *= 2
 
     def chopped(self, tolerance: float) -> Series:
-        """Drop the longest tail whose absolute sum is at most ``tolerance`` times the largest
-        coefficient.
-        """
+        """Drop the longest tail of a sum below ``tolerance`` times the largest coefficient."""
         size = np.abs(self.coefficients)
         tails = np.cumsum(size[::-1])[::-1]
         keep = max(1, int(np.count_nonzero(tails > tolerance * size.max())))
@@ -81,9 +79,7 @@ class Series:
 
 
 def _interpolate(function: Callable[[Vector], Vector], count: int, upper: float) -> Vector:
-    """Chebyshev coefficients of the interpolant at ``count`` nodes on [0, upper], by a cosine
-    transform.
-    """
+    """Chebyshev coefficients of the interpolant at ``count`` nodes on [0, upper]."""
     nodes = np.cos(np.pi * (np.arange(count) + 0.5) / count)
     coefficients = dct(function((nodes + 1.0) * (upper / 2.0))) / count
     coefficients[0] /= 2.0

@@ -2,10 +2,9 @@
 
 A steep activation needs the degrees up to a hundred times its variance. But far up the ladder a
 summand changes little from one degree to the next, and real degrees in geometric progression do for
-all: with t = log k the trapezoidal rule
+all: with t = log k and k of one parity the trapezoidal rule
 
-    Σ_k f(k)  ≈  ½ ∫ f(e^t) e^t dt  ≈  Σ_n f(κ_n) h κ_n / 2,        κ_n = κ_0 e^(hn)        (k of
-    one parity)
+    Σ_k f(k)  ≈  ½ ∫ f(e^t) e^t dt  ≈  Σ_n f(κ_n) h κ_n / 2,        κ_n = κ_0 e^(hn)
 
 converges geometrically for everything that such a sum is made of: powers of k times exponentials.
 Below, where degrees have to be taken one by one, a smooth window W(k) hands over from the sum to
@@ -92,10 +91,8 @@ class Degrees:
                 result += degree * square * self._power(rho, index, degree - 1.0, even=self.odd)
         return result
 
-    def fall(self, squares: Vector, gap: Vector) -> Vector:
-        """``Σ squares_k (1 - ρ^k)`` from ``gap = 1 - ρ``, to full relative accuracy as that goes to
-        zero.
-        """
+    def deficit(self, squares: Vector, gap: Vector) -> Vector:
+        """``Σ squares_k (1 - ρ^k)`` from ``gap = 1 - ρ``, to full relative accuracy as that → 0."""
         gap = np.asarray(gap, dtype=np.float64)
         near = gap < 0.5
         with np.errstate(divide="ignore"):

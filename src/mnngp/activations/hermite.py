@@ -37,8 +37,7 @@ _SMALL = 1e-8
 
 
 class Expansion(ABC):
-    """The Hermite coefficients of an activation, as functions of the variance; √weight of the
-    degree is part of them.
+    """The Hermite coefficients of an activation as functions of the variance, times √weight.
 
     So ``E[φφ'] = Σ_k c_k(v) c_k(v') ρ^k`` over the degrees given. Arrays have a row for each
     variance and a column for each degree.
@@ -52,8 +51,9 @@ class Expansion(ABC):
 
     @abstractmethod
     def deviations(self, v: Vector, e: Vector, reference: float) -> Vector:
-        """``c_k(v) - c_k(reference)`` for ``v = reference + e``, ``|e| ≤ reference/2``, relatively
-        accurate however small e is.
+        """``c_k(v) - c_k(reference)`` for ``v = reference + e``, accurate however small e is.
+
+        ``|e| ≤ reference/2``.
         """
 
     @abstractmethod
@@ -61,8 +61,8 @@ class Expansion(ABC):
         """``dc_k / d log v``."""
 
 
-class Exact(ABC):
-    """The moments of one activation as functions of the variance."""
+class Moments(ABC):
+    """The Gaussian moments of one activation as functions of the variance."""
 
     @abstractmethod
     def variance(self, v: Vector) -> Vector:
@@ -82,7 +82,7 @@ class Exact(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorFunctions(Exact):
+class ErrorFunctions(Moments):
     """``φ(z) = Σ_m shares_m erf(z/√2S_m)``; ``squares`` are S²."""
 
     squares: Vector
@@ -119,9 +119,7 @@ class ErrorFunctions(Exact):
         return np.asarray(2.0 / np.pi * np.outer(self.shares, self.shares).ravel())
 
     def _pairs(self, v: Vector) -> tuple[Vector, Vector, Vector]:
-        """For all pairs of widths ``√((v + S²)(v + S'²) - v²)``, which the arcsine's argument has
-        beside v; S²S'² and S² + S'².
-        """
+        """``√((v + S²)(v + S'²) - v²)`` for all pairs of widths; S²S'² and S² + S'²."""
         product, total = (
             np.outer(self.squares, self.squares).ravel(),
             np.add.outer(self.squares, self.squares).ravel(),
@@ -129,7 +127,7 @@ class ErrorFunctions(Exact):
         return np.sqrt(product + v[:, None] * total), product, total
 
 
-class GatedLinear(Exact):
+class GatedLinear(Moments):
     """The GELU ``z Φ(z)``."""
 
     def variance(self, v: Vector) -> Vector:
@@ -194,9 +192,7 @@ class _Powers(Expansion):
         return result
 
     def _one(self, v: Vector, square: float) -> Vector:
-        """The coefficients of one error function, but for their scale: ``s^k``, where ``s² = v/(v +
-        S²)``.
-        """
+        """The coefficients of one error function, but for their scale: ``s^k``."""
         result = np.empty((len(v), len(self.scales)))
         small = v < square
         result[small] = np.power.outer(np.sqrt(v[small] / (v[small] + square)), self.degrees.values)
@@ -248,9 +244,7 @@ def _largest_degree(v: float, squares: Vector, shares: Vector) -> float:
 
 
 def _arcsine(k: Vector) -> Vector:
-    """``α_k``, the coefficients of ``arcsin y = Σ α_k y^k``, continued to real degrees: ``Γ(k/2) /
-    (√π Γ((k+1)/2) k)``.
-    """
+    """``α_k`` in ``arcsin y = Σ α_k y^k``, for real k: ``Γ(k/2) / (√π Γ((k+1)/2) k)``."""
     x = k / 2.0
     low, inverse = np.minimum(x, 32.0), 1.0 / np.maximum(x, 32.0)
     tail = 1.0 / 128.0 + inverse * (

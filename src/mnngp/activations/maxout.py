@@ -71,17 +71,14 @@ def _maxout_profile(rank: int) -> Profile:
 
 
 def same_argmax_probability(theta: Vector, rank: int, points: int) -> Vector:
-    """``P(I = I')`` at ``ρ = cos θ``, by the trapezoidal rule with ``points`` nodes on a
-    diameter.
-    """
+    """``P(I = I')`` at ``ρ = cos θ``, by ``points`` nodes of the rule on a diameter."""
     return np.array(
         [rank * (below ** (rank - 1) @ weight) for below, weight in both_below(theta, points)]
     )
 
 
 def both_below(theta: Vector, points: int) -> Iterator[tuple[Vector, Vector]]:
-    """For each angle ``Φ_{2,ρ}(X, Y)`` on the nodes of the trapezoidal rule, and their weights; any
-    rank can be had of these.
+    """For each angle ``Φ_{2,ρ}(X, Y)`` on the nodes of the trapezoidal rule, and their weights.
 
     In the rotated coordinates ``X = c a + s b``, ``Y = c a - s b`` (c, s the cosine and sine of
     θ/2; a, b independent) the integrand varies on a scale of one for every ρ, also at ±1, and the
@@ -100,8 +97,7 @@ def both_below(theta: Vector, points: int) -> Iterator[tuple[Vector, Vector]]:
     for half_angle in theta / 2.0:
         c, s = np.cos(half_angle), np.sin(half_angle)
         x, y = c * a + s * b, c * a - s * b
-        # (y - ρx) / √(1-ρ²) = s a - c b, and (x - ρy) / √(1-ρ²) = s a + c b: no cancellation as ρ →
-        # ±1.
+        # (y - ρx)/√(1-ρ²) = s a - c b and (x - ρy)/√(1-ρ²) = s a + c b do not cancel as ρ → ±1.
         below = (
             0.5 * (ndtr(x) + ndtr(y))
             - owens_t(x, (s * a - c * b) / x)

@@ -66,8 +66,9 @@ class Profile:
         fall: float | None = None,
         tolerance: float = 2e-15,
     ) -> Profile:
-        """Build from ``derivative(θ) = F'(cos θ)``, known to an absolute ``error``; ``fall`` if it
-        is known exactly.
+        """Build from ``derivative(θ) = F'(cos θ)``, known to an absolute ``error``.
+
+        ``fall`` if it is known exactly.
         """
         near_slope = Series.fit(
             lambda s: derivative(2.0 * np.arcsin(s)), HALF_RANGE, tolerance=tolerance
@@ -125,8 +126,9 @@ class Profile:
         return len(self.near.coefficients) == 1 and len(self.far.coefficients) == 1
 
     def deficit(self, u: Vector, rest: Vector | None = None) -> Vector:
-        """``F(1) - F(1 - 2u)``, to full relative accuracy as u → 0; ``rest`` is 1 - u where that is
-        known better.
+        """``F(1) - F(1 - 2u)``, to full relative accuracy as u → 0.
+
+        ``rest`` is 1 - u where that is known better.
         """
         close, beyond = self._sides(u, rest)
         return np.where(

@@ -2,11 +2,11 @@
 
 With ``c_k(v) = E[φ(√v z) h_k(z)]``, h_k the orthonormal Hermite polynomials,
 
-    E[φ(√v z) φ(√v' z')] = Σ_k c_k(v) c_k(v') ρ^k,        √v √v' E[φ' φ'] = Σ_k k c_k(v) c_k(v')
-    ρ^(k-1).
+    E[φ(√v z) φ(√v' z')] = Σ_k   c_k(v) c_k(v') ρ^k,
+    √v √v' E[φ' φ']      = Σ_k k c_k(v) c_k(v') ρ^(k-1).
 
 Unequal variances cost nothing extra. For erf, tanh and GELU the coefficients are known, and sums
-over all degrees take some hundred terms at any variance (``exact.py``). Of any other activation
+over all degrees take some hundred terms at any variance (``hermite.py``). Of any other activation
 they are integrals, and the sum is cut at a degree K. What that leaves out is known: the two sums at
 ρ = 1 are ``E φ²`` and ``v E φ'²``, which are computed on their own.
 """
@@ -28,9 +28,9 @@ from mnngp.activations.degrees import Degrees
 from mnngp.activations.hermite import (
     ERROR,
     ErrorFunctions,
-    Exact,
     Expansion,
     GatedLinear,
+    Moments,
     hyperbolic_tangent,
 )
 from mnngp.errors import warn_of_accuracy
@@ -45,8 +45,7 @@ _TOLERATED = 1e-10  # a larger one is worth a warning
 
 @lru_cache(maxsize=1)
 def _hermite_functions() -> Vector:
-    """``h_k(z) · density(z) · dz`` on the nodes, a row a degree: the rows of ``c_k`` as an
-    integral.
+    """``h_k(z) · density(z) · dz`` on the nodes, a row a degree: ``c_k`` as an integral.
 
     The recurrence runs on ``h_k √density``, which is bounded, so no degree overflows.
     """
@@ -64,13 +63,12 @@ class SmoothActivation(Activation):
     """An activation given by its function and slope; its moments come from Hermite coefficients."""
 
     homogeneous: ClassVar[bool] = False
-    _exact: ClassVar[Exact | None] = None  # its moments, where they are known at any variance
+    _exact: ClassVar[Moments | None] = None  # its moments, where they are known at any variance
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if ("function" in cls.__dict__ or "slope" in cls.__dict__) and "_exact" not in cls.__dict__:
-            # another function than that of the class above: what was known of that one does not
-            # hold
+            # what was known of the function of the class above does not hold for another
             cls._exact = None
 
     @abstractmethod
@@ -83,9 +81,7 @@ class SmoothActivation(Activation):
 
     @property
     def exact(self) -> bool:
-        """Whether its moments are known at any variance; if not, the series is cut, with a warning
-        where that is not accurate.
-        """
+        """Whether its moments are known at any variance; if not, the series is cut."""
         return self._exact is not None
 
     def variance(self, v: Vector) -> Vector:
@@ -107,12 +103,10 @@ class SmoothActivation(Activation):
         return _gaussian_mean(lambda z: self.slope(z) ** 2, v)
 
     def expansion(self, largest: float) -> Expansion:
-        """The Hermite coefficients that variances up to ``largest`` need, with a warning where the
-        series is not accurate.
-        """
+        """The Hermite coefficients for variances up to ``largest``; warns if inaccurate."""
         if self._exact is not None:
             return self._exact.expansion(largest)
-        return _Cut(self, Degrees.every(self.checked_terms(largest)))
+        return _Truncated(self, Degrees.every(self.checked_terms(largest)))
 
     def hermite(self, v: Vector, terms: int) -> Vector:
         """``c_0 … c_(terms-1)`` at each variance, a row a variance."""
@@ -120,8 +114,7 @@ class SmoothActivation(Activation):
         return np.asarray(values @ _hermite_functions()[:terms].T)
 
     def terms(self, largest: float) -> tuple[int, float]:
-        """How many terms reach rounding for variances up to ``largest``, and the remainder they
-        leave.
+        """How many terms variances up to ``largest`` need, and the remainder they leave.
 
         The remainder is that of ``Σ k c_k²`` (and so bounds that of ``Σ c_k²``), relative to the
         sum, at ρ = ±1; inside it falls geometrically.
@@ -134,8 +127,7 @@ class SmoothActivation(Activation):
         left = np.abs(1.0 - np.cumsum(np.arange(MOST_TERMS) * coefficients**2) / total)
         enough = np.nonzero(left <= _TARGET)[0]
         if len(enough) == 0:
-            # Either the series is too long, or the slope is too steep for the nodes (the sum then
-            # overshoots).
+            # The series is too long, or the slope too steep for the nodes (the sum overshoots).
             return MOST_TERMS, float(left[-64:].max())
         return min(int(enough[0]) + 2, MOST_TERMS), _TARGET
 
@@ -161,9 +153,7 @@ class SmoothActivation(Activation):
 
     @property
     def error(self) -> float:
-        """The remainder of the series of ``derivative`` at ρ = 1, and so a bound of it
-        everywhere.
-        """
+        """The remainder of the series of ``derivative`` at ρ = 1: a bound of it everywhere."""
         return (ERROR if self._exact is not None else self.terms(1.0)[1]) * float(
             self.slope_variance(np.ones(1))[0]
         )
@@ -178,11 +168,11 @@ class SmoothActivation(Activation):
 
     def _deficit(self, rho: Vector) -> Vector:
         degrees, coefficients = _at_one(self)
-        return degrees.fall(coefficients**2, 1.0 - rho)
+        return degrees.deficit(coefficients**2, 1.0 - rho)
 
 
 @dataclass(frozen=True, eq=False)
-class _Cut(Expansion):
+class _Truncated(Expansion):
     """Coefficients by quadrature, to a last degree."""
 
     activation: SmoothActivation
@@ -240,7 +230,7 @@ def _at_one(activation: SmoothActivation) -> tuple[Degrees, Vector]:
 class Erf(SmoothActivation):
     """The error function ``erf(z)``."""
 
-    _exact: ClassVar[Exact | None] = ErrorFunctions(np.array([0.5]), np.ones(1))
+    _exact: ClassVar[Moments | None] = ErrorFunctions(np.array([0.5]), np.ones(1))
 
     def function(self, z: Vector) -> Vector:
         return np.asarray(erf(z))
@@ -253,7 +243,7 @@ class Erf(SmoothActivation):
 class Tanh(SmoothActivation):
     """The hyperbolic tangent."""
 
-    _exact: ClassVar[Exact | None] = hyperbolic_tangent()
+    _exact: ClassVar[Moments | None] = hyperbolic_tangent()
 
     def function(self, z: Vector) -> Vector:
         return np.asarray(np.tanh(z))
@@ -266,7 +256,7 @@ class Tanh(SmoothActivation):
 class GELU(SmoothActivation):
     """The Gaussian error linear unit ``z Φ(z)``."""
 
-    _exact: ClassVar[Exact | None] = GatedLinear()
+    _exact: ClassVar[Moments | None] = GatedLinear()
 
     def function(self, z: Vector) -> Vector:
         return np.asarray(z * ndtr(z))

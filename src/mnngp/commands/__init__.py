@@ -1,1 +1,1 @@
-"""The commands of ``mnngp``, a module for each subject; ``mnngp.commands.app`` is the list of them."""
+"""The commands of ``mnngp``, a module for each subject; ``app`` lists them."""

@@ -1,6 +1,4 @@
-"""The command line: the list of commands. They parse, call and print; what is heavy is imported
-inside, so ``--help`` is quick.
-"""
+"""The list of commands; what is heavy is imported inside them, so ``--help`` is quick."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from mnngp.commands import data, models, results
 from mnngp.commands.converge import converge
 from mnngp.commands.demo import demo
 from mnngp.commands.phase import phase
-from mnngp.commands.plan import plan
+from mnngp.commands.planning import plan
 from mnngp.commands.sweep import sweep
 from mnngp.errors import MnngpError
 

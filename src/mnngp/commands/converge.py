@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mnngp._io import PICTURES, replacing, writable
+from mnngp._io import PICTURES, atomic_write, writable
 from mnngp._system.extras import require
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def converge(
     if plot is not None:
         from mnngp.experiments.convergence.pictures import convergence
 
-        with replacing(plot) as file:
+        with atomic_write(plot) as file:
             convergence(found).savefig(file, dpi=130, format=plot.suffix[1:].lower())
         if not as_json:
             typer.echo(f"\nPicture: {plot}")

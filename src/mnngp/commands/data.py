@@ -15,9 +15,7 @@ app = typer.Typer(
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        "--data-dir",
-        help="Folder of the files [default: $MNNGP_DATA, or the user's cache].",
-        show_default=False,
+        "--data-dir", help="Folder of the files [default: $MNNGP_DATA, or the user's cache]."
     ),
 ]
 
@@ -68,9 +66,7 @@ def show(
 
 @app.command()
 def fetch(
-    name: Annotated[
-        str, typer.Argument(help="mnist, fashion-mnist or cifar10.", show_default=False)
-    ],
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10.")],
     data_dir: DataDir = None,
 ) -> None:
     """Download a collection from its public home, unless it is there already."""

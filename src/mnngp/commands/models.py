@@ -1,6 +1,4 @@
-"""``mnngp fit`` and ``mnngp predict``: from a table to a model file, and from that to
-predictions.
-"""
+"""``mnngp fit`` and ``mnngp predict``: from a table to a model file, and to predictions."""
 
 from __future__ import annotations
 
@@ -13,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from mnngp._io import replacing, writable
+from mnngp._io import atomic_write, writable
 from mnngp._system.extras import require
-from mnngp.errors import InputError, ModelFileError, UnavailableError, heard
+from mnngp.errors import InputError, ModelFileError, UnavailableError, collect_warnings
 
 # A row is far from those of training if its standard deviation is twice what nearly all of them
 # have when they are left out. Not the largest of them: that may be of a row that stands alone. Of
@@ -28,28 +26,20 @@ _LEFT_OUT = 2000  # rows at most
 
 def fit(
     table: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TRAIN", help="The training table: CSV (or TSV) or Parquet.", show_default=False
-        ),
+        Path, typer.Argument(metavar="TRAIN", help="The training table: CSV (or TSV) or Parquet.")
     ],
-    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
+    target: Annotated[str, typer.Option(help="The column to predict.")],
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="MODEL", help="Where to write the model.", show_default=False
-        ),
+        Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the model.")
     ],
     task: Annotated[
         str | None,
         typer.Option(
-            help="classification or regression; by default regression if the target holds numbers.",
-            show_default=False,
+            help="classification or regression; by default regression if the target holds numbers."
         ),
     ] = None,
     drop: Annotated[
-        list[str] | None,
-        typer.Option(help="A column not to use (may be repeated).", show_default=False),
+        list[str] | None, typer.Option(help="A column not to use (may be repeated).")
     ] = None,
     max_trials: Annotated[int, typer.Option(min=1, help="Kernels to try at most.")] = 24,
     seed: Annotated[
@@ -69,7 +59,7 @@ def fit(
     require("tables", "polars")
     from mnngp import data
 
-    frame = data.tables.read(table)
+    frame = data.read_table(table)
     encoder = data.Encoder.of(frame, target, task, drop or ())
     X, y = encoder.labelled(frame)
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, model_file
@@ -77,7 +67,7 @@ def fit(
     model: Any = (MaxoutGPClassifier if encoder.task == "classification" else MaxoutGPRegressor)(
         max_trials=max_trials, random_state=seed, solver=solver
     )
-    with heard() as warned:
+    with collect_warnings() as warned:
         model.fit(X, y)
     notes = [*encoder.notes, *(text for _, text in warned)]
     model_file.save(model, output, table=encoder.as_dict() | {"usual_std": _usual_std(model, seed)})
@@ -120,14 +110,9 @@ def fit(
 
 
 def predict(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="What mnngp fit wrote.", show_default=False)
-    ],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What mnngp fit wrote.")],
     table: Annotated[
-        Path,
-        typer.Argument(
-            metavar="NEW", help="Rows to predict: CSV (or TSV) or Parquet.", show_default=False
-        ),
+        Path, typer.Argument(metavar="NEW", help="Rows to predict: CSV (or TSV) or Parquet.")
     ],
     output: Annotated[
         Path | None,
@@ -135,14 +120,12 @@ def predict(
             "--output",
             "-o",
             help="Where to write them (.csv, .tsv or .parquet) [default: print them].",
-            show_default=False,
         ),
     ] = None,
     keep: Annotated[
         list[str] | None,
         typer.Option(
-            help="A column of NEW to put in front, such as an identifier (may be repeated).",
-            show_default=False,
+            help="A column of NEW to put in front, such as an identifier (may be repeated)."
         ),
     ] = None,
 ) -> None:
@@ -157,7 +140,8 @@ def predict(
     require("tables", "polars")
     import polars as pl
 
-    from mnngp import data, load
+    from mnngp import data
+    from mnngp.estimators import load
 
     fitted = load(model)
     if getattr(fitted, "_table", None) is None:
@@ -172,7 +156,7 @@ def predict(
         if isinstance(known, dict)
         else known
     )
-    frame = data.tables.read(table)
+    frame = data.read_table(table)
     X = encoder.encode(frame, strict=False)
     if encoder.task == "classification":
         # As predict_proba, which keeps the variance to itself: it is what takes the time, and need
@@ -192,7 +176,7 @@ def predict(
     if output is None:
         typer.echo(result.write_csv().encode(), nl=False)  # the same bytes on every platform
     else:
-        with replacing(output) as file:
+        with atomic_write(output) as file:
             _write(result, file, output.suffix.lower())
         typer.echo(f"{len(X):,} predictions: {output}")
     for surprise in [*encoder.surprises(frame), *_extrapolated(deviation, usual)]:
@@ -208,8 +192,7 @@ def predict(
 
 
 def _usual_std(model: Any, seed: int) -> float:
-    """The standard deviation of an observation, predicted without its own row, that nearly all
-    training rows do not exceed.
+    """The standard deviation that nearly all training rows have when they are left out.
 
     Without a factor a row that is left out is a system to solve; the spread of the targets stands
     in, which a prediction does not exceed where it knows anything.

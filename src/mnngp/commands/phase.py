@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from mnngp._io import PICTURES, replacing, writable
+from mnngp._io import PICTURES, atomic_write, writable
 from mnngp._system.extras import require
 
 
@@ -51,22 +51,15 @@ def phase(
             "depth": depth,
             "weight_var": chosen,
             "bias_var": bias_var,
-        }
-        facts |= {
             "critical_weight_var": critical,
             "phase": point.phase,
             "variance_slope": point.variance_slope,
             "gradient_slope": point.gradient_slope,
         }
-        layers = {
-            name: getattr(profile, name).tolist()
-            for name in ("variance", "correlation", "distance", "gradient")
-        }
-        layers = {
-            name: [value if math.isfinite(value) else None for value in values]
-            for name, values in layers.items()
-        }
-        typer.echo(json.dumps(facts | layers, allow_nan=False))
+        for name in ("variance", "correlation", "distance", "gradient"):
+            values = getattr(profile, name).tolist()
+            facts[name] = [value if math.isfinite(value) else None for value in values]
+        typer.echo(json.dumps(facts, allow_nan=False))
     else:
         typer.echo(
             f"Maxout of rank {rank}: critical weight variance {critical:.8g} (a standard deviation "
@@ -85,7 +78,7 @@ def phase(
             typer.echo(f"{layer:>6} {row[0]:>12.5g} {row[1]:>16.5g} {row[2]:>12.5g}")
     if plot is not None:
         figure = plots.initialisation(unit, depth, weight_var=chosen, bias_var=bias_var)
-        with replacing(plot) as file:
+        with atomic_write(plot) as file:
             figure.savefig(file, dpi=130, format=plot.suffix[1:].lower())
         if not as_json:
             typer.echo(f"\nPicture: {plot}")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from mnngp._io import PAGES, replacing, writable
+from mnngp._io import PAGES, atomic_write, writable
 from mnngp._system.extras import require
 from mnngp.errors import InputError
 
@@ -101,7 +101,7 @@ def table(
     if output is None:
         typer.echo(text)
     else:
-        with replacing(output) as file:
+        with atomic_write(output) as file:
             file.write(f"{text}\n".encode())
         typer.echo(f"table: {output}")
 

@@ -1,5 +1,4 @@
-"""The formats of CIFAR-10: the binary version and the Python version, in a folder or in the archive
-as published.
+"""The formats of CIFAR-10: binary and Python, in a folder or in the published archive.
 
 Members of an archive are read by their exact names and nothing is extracted, so nothing can be
 written anywhere. The Python version is a pickle. It is read by an interpreter that knows no
@@ -20,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp.data.files import compare, opened
+from mnngp.data.integrity import check_digest, open_unpacked
 from mnngp.data.published import CIFAR10, CIFAR10_PYTHON, Digests
 from mnngp.errors import DataError
 
@@ -35,9 +34,7 @@ Batch = tuple[NDArray[np.uint8], NDArray[np.uint8]]  # pixels, labels
 
 @dataclass(frozen=True)
 class Version:
-    """One of the published versions: where its files are, and how a batch is taken from the bytes
-    of one.
-    """
+    """One of the published versions: where its files are, and how a batch is read from one."""
 
     folder: str
     archive: str
@@ -51,7 +48,7 @@ class Version:
             if name in found:
                 raise DataError(f"{source} holds {name} twice")
             if verify:
-                compare(place, self.digests[name], content)
+                check_digest(place, self.digests[name], content)
             found[name] = self.batch(place, content)
         missing = [name for name in self.digests if name not in found]
         if missing:
@@ -63,15 +60,13 @@ class Version:
             yield from self._members(source)
             return
         for name in self.digests:
-            with opened(source / name) as file:
+            with open_unpacked(source / name) as file:
                 yield name, str(source / name), _bounded(str(source / name), file)
 
     def _members(self, source: Path) -> Iterator[tuple[str, str, bytes]]:
-        """The wanted members in the order of the archive, and then the rest of it, for the sake of
-        its checksum.
-        """
+        """The wanted members in the order of the archive, then the rest, for its checksum."""
         wanted = {f"{self.folder}/{name}": name for name in self.digests}
-        with opened(source) as file:
+        with open_unpacked(source) as file:
             stream = _Limited(source, file)
             try:
                 with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]
@@ -98,9 +93,7 @@ class Version:
 
 
 class _Limited:
-    """The unpacked stream of an archive, which ends in an error where CIFAR-10 would long be at its
-    end.
-    """
+    """The unpacked stream of an archive, an error where CIFAR-10 would long be at its end."""
 
     def __init__(self, path: Path, file: BufferedIOBase) -> None:
         self.path, self.file, self.left = path, file, _LARGEST_ARCHIVE
@@ -161,12 +154,9 @@ class _Inert:
         self.state = state
 
 
-# The interpreter in Python, not in C: that one sets aside memory for whatever place in its memory a
-# file names.
+# The interpreter in Python, not in C: that one allocates whatever place in its memo a file names.
 class _Reader(pickle._Unpickler):
-    """Reads dictionaries, lists, tuples, numbers, text, and arrays as ``_Inert``; the names below
-    are all it knows.
-    """
+    """Reads plain objects, and arrays as ``_Inert``; the names below are all it knows."""
 
     NAMES = frozenset(
         {
@@ -197,9 +187,7 @@ class _Reader(pickle._Unpickler):
 
 
 def _pickled(place: str, content: bytes) -> Batch:
-    """A dictionary with the array ``data`` and the list ``labels``; the rest of it is left
-    alone.
-    """
+    """A dictionary with the array ``data`` and the list ``labels``; the rest is left alone."""
     try:
         batch = _Reader(place, content).load()
     except DataError:

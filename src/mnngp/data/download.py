@@ -1,6 +1,4 @@
-"""The public files from their public homes, through pooch: a file gets its name only when its
-digest is the published one.
-"""
+"""The public files from their homes, through pooch, which compares their digests."""
 
 from __future__ import annotations
 
@@ -59,14 +57,8 @@ def fetch(
     for place, digest in chosen.served.items():
         path = root / place
         if not _is_right(chosen, path):
-            _download(
-                chosen,
-                (home or chosen.home).rstrip("/") + "/" + path.name,
-                path,
-                digest,
-                root,
-                progress,
-            )
+            url = f"{(home or chosen.home).rstrip('/')}/{path.name}"
+            _download(chosen, url, path, digest, root, progress)
         paths.append(path)
     return paths
 
@@ -144,8 +136,9 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
 
 
 class _Bar:
-    """What pooch takes for a progress bar. ``total`` is zero if the server does not say; the last
-    piece counts as a whole one.
+    """What pooch takes for a progress bar.
+
+    ``total`` is zero if the server does not say; the last piece counts as a whole one.
     """
 
     def __init__(self, done: Done) -> None:

@@ -11,8 +11,7 @@ VARIABLE = "MNNGP_DATA"
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder to look in: the argument, else the environment variable ``MNNGP_DATA``, else the
-    user's cache folder.
+    """The folder to look in: the argument, else ``MNNGP_DATA``, else the user's cache folder.
 
     >>> data_folder("data").name
     'data'

@@ -1,5 +1,7 @@
-"""The IDX format of MNIST: two zeros, a type, the number of dimensions, each dimension as four
-bytes, then the bytes themselves.
+"""The IDX format of MNIST.
+
+Two zeros, a type, the number of dimensions, each dimension as four bytes, then the bytes
+themselves.
 
 It is described at the foot of MNIST's home page. Here the type is always 8 (unsigned bytes).
 """
@@ -13,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp.data.files import compare, opened
+from mnngp.data.integrity import check_digest, open_unpacked
 from mnngp.errors import DataError
 
 # bytes that a header may announce; EMNIST, the largest of this format, has 0.64 · 10⁹
@@ -33,11 +35,9 @@ def names(stem: str) -> tuple[str, ...]:
 def read(
     path: Path, item: tuple[int, ...], count: int | None, digest: str | None
 ) -> NDArray[np.uint8]:
-    """Read an array of ``count`` items (any number if None) of the given shape, checked to the last
-    byte.
-    """
+    """Read ``count`` items (any number if None) of the given shape, checked to the last byte."""
     dimensions = 1 + len(item)
-    with opened(path) as file:
+    with open_unpacked(path) as file:
         header = file.read(4 * (1 + dimensions))
         if len(header) < 4 * (1 + dimensions):
             raise DataError(f"{path} is cut off: {len(header)} bytes are no IDX header")
@@ -66,7 +66,7 @@ def read(
             f"says {size} bytes of data"
         )
     if digest is not None:
-        compare(path, digest, header, content)
+        check_digest(path, digest, header, content)
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 

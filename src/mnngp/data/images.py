@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from mnngp import _validation
 from mnngp.data import cifar, idx
-from mnngp.data.files import first_right
 from mnngp.data.folder import data_folder
+from mnngp.data.integrity import first_success
 from mnngp.data.published import CIFAR10, Collection, collection
 from mnngp.errors import DataError
 from mnngp.estimators.scaling import Scaling
@@ -27,8 +27,7 @@ _ROWS = 4096  # images that are standardised at a time: the temporaries stay sma
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A collection of images in two parts, ``X``, ``y`` to learn from and ``X_test``, ``y_test`` to
-    test on.
+    """A collection of images: ``X``, ``y`` to learn from, ``X_test``, ``y_test`` to test on.
 
     A row of ``X`` is an image, one byte a pixel: 0 to 255, for "digits" 0 to 16.
     ``row.reshape(shape)`` is the picture; that of CIFAR-10 is (3, 32, 32), a plane for each of red,
@@ -86,8 +85,7 @@ def load(name: str, folder: str | os.PathLike[str] | None = None, *, verify: boo
 
 
 def standardised(X: Any) -> NDArray[np.float64]:
-    """Images as the paper has them: each minus its own mean, divided by its own standard deviation,
-    so that ⟨x, x⟩/d = 1.
+    """Images as the paper has them: each of mean zero and variance one, so that ⟨x, x⟩/d = 1.
 
     Choose the rows first: a row of bytes becomes eight times as large.
 
@@ -104,18 +102,12 @@ def standardised(X: Any) -> NDArray[np.float64]:
 
 
 def find(name: str, folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """Where ``load`` would read a collection from: a folder or an archive. None: it is not there.
+    """Where ``load`` would read a collection from, a folder or an archive; None if it is not there.
+
     Nothing is read or checked.
     """
-    chosen = collection(name)
-    return next(
-        (
-            source.place
-            for source in _sources(chosen, data_folder(folder), True)
-            if not source.missing
-        ),
-        None,
-    )
+    sources = _sources(collection(name), data_folder(folder), verify=True)
+    return next((source.place for source in sources if not source.missing), None)
 
 
 @dataclass(frozen=True)
@@ -135,7 +127,7 @@ def located(chosen: Collection, folder: str | os.PathLike[str] | None, verify: b
     sources = _sources(chosen, root, verify)
     complete = [source.read for source in sources if not source.missing]
     if complete:
-        return first_right(complete)
+        return first_success(complete)
     if sources:
         missing = ", ".join(sources[0].missing)
         raise DataError(
@@ -149,18 +141,17 @@ def located(chosen: Collection, folder: str | os.PathLike[str] | None, verify: b
 def _sources(chosen: Collection, root: Path, verify: bool) -> list[_Source]:
     if not chosen.files:
         return []
-    return (
-        _cifar_sources(root, verify)
-        if chosen.name == CIFAR10.name
-        else _idx_sources(chosen, root, verify)
-    )
+    if chosen.name == CIFAR10.name:
+        return _cifar_sources(root, verify)
+    return _idx_sources(chosen, root, verify)
 
 
 def what_to_do(chosen: Collection, root: Path) -> str:
     """Where the files have to be, in one line."""
     names = ", ".join(Path(place).name for place in chosen.served)
     where = root / Path(next(iter(chosen.served))).parent
-    return f'put {names} from {chosen.home} into {where}, or: mnngp data fetch {chosen.name} --data-dir "{root}"'
+    command = f'mnngp data fetch {chosen.name} --data-dir "{root}"'
+    return f"put {names} from {chosen.home} into {where}, or: {command}"
 
 
 def _digits(chosen: Collection) -> Images:
@@ -198,9 +189,8 @@ def _idx_sources(chosen: Collection, root: Path, verify: bool) -> list[_Source]:
 def _read_idx(chosen: Collection, files: dict[str, list[Path]], verify: bool) -> Found:
     arrays, used = [], []
     for stem, paths in files.items():
-        array, path = first_right(
-            [partial(read_part, chosen, stem, path, verify) for path in paths]
-        )
+        attempts = [partial(read_part, chosen, stem, path, verify) for path in paths]
+        array, path = first_success(attempts)
         arrays.append(array)
         used.append(path)
     for images, labels, path in zip(arrays[::2], arrays[1::2], used[1::2], strict=True):
@@ -230,17 +220,11 @@ def _cifar_sources(root: Path, verify: bool) -> list[_Source]:
             for folder in (place / version.folder, place):
                 missing = [name for name in version.digests if not (folder / name).is_file()]
                 if len(missing) < len(version.digests):
-                    folders.append(
-                        _Source(folder, missing, partial(read_cifar, version, folder, verify))
-                    )
-            if (place / version.archive).is_file():
-                archives.append(
-                    _Source(
-                        place / version.archive,
-                        [],
-                        partial(read_cifar, version, place / version.archive, verify),
-                    )
-                )
+                    read = partial(read_cifar, version, folder, verify)
+                    folders.append(_Source(folder, missing, read))
+            archive = place / version.archive
+            if archive.is_file():
+                archives.append(_Source(archive, [], partial(read_cifar, version, archive, verify)))
     return folders + archives
 
 

@@ -156,9 +156,7 @@ def collection(name: object) -> Collection:
 
 
 def owner(digest: str) -> str | None:
-    """Which published file has that digest: MNIST and Fashion-MNIST have files of the same
-    names.
-    """
+    """Which published file has that digest; two collections have files of the same names."""
     for known in COLLECTIONS.values():
         for file, published in known.files.items():
             if published == digest:

@@ -208,7 +208,8 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
                         f"{name} has a value for each layer, so depth must be given, too"
                     )
                 given[name] = tuple(given[name])
-        from mnngp.inference import choice, solvers
+        from mnngp.inference import choice
+        from mnngp.inference.solvers import by_name
 
         choice.plain(given).kernel(self.dtype)  # raises where a value is not allowed
         if self.noise_var is not None:
@@ -235,7 +236,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
             _seed(self.random_state)
         if self.progress not in (None, True, False):
             raise InputError(f"progress must be True, False or None, got {self.progress!r}")
-        solvers.check(self.solver)
+        by_name.check(self.solver)
         if self.normalize not in scaling.WAYS:
             raise InputError(
                 "normalize must be 'standard' (columns), 'sphere' (rows) or None, "
@@ -261,7 +262,8 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         """
         from mnngp._system import threads
         from mnngp._system.progress import bar
-        from mnngp.inference import choice, solvers
+        from mnngp.inference import choice
+        from mnngp.inference.solvers import by_name
 
         fixed = self._fixed()
         self._scaling = Scaling.of(self.normalize, X, weight)
@@ -278,10 +280,10 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         data = data.standardized(self._offset, self._unit)
         noise_var = None if self.noise_var is None else self._in_units(self.noise_var)
         seed = self._seed = _seed(self.random_state)
-        solver = solvers.solver_of(self.solver, len(data), self.dtype)
+        solver = by_name.solver_of(self.solver, len(data), self.dtype)
         with (
             bar(type(self).__name__, show=self.progress) as stage,
-            threads.single_blas(float(len(data)) ** 3 / 3.0),
+            threads.one_blas_thread(float(len(data)) ** 3 / 3.0),
         ):
             objective = choice.Objective(density, noise_var, signal_var)
             share = 0.0
@@ -373,12 +375,13 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
         """The posterior, by the solver; what it will take and what it did are shown with the
         progress.
         """
-        from mnngp.inference import plan, solvers
+        from mnngp.inference.costs import describe_here
         from mnngp.inference.posterior import Posterior
+        from mnngp.inference.solvers import by_name
 
         n, d = data.X.shape
-        word = solvers.word(self.solver, n, self.dtype)
-        stage.say(plan.here(word, n, d, self.kernel_.depth, data.y.shape[1], np.dtype(self.dtype)))
+        name, dtype = by_name.name_of(self.solver, n, self.dtype), np.dtype(self.dtype)
+        stage.say(describe_here(name, n, d, self.kernel_.depth, data.y.shape[1], dtype))
         posterior = Posterior(
             self.kernel_,
             data.X,
@@ -433,7 +436,7 @@ class _MaxoutGP(BaseEstimator):  # type: ignore[misc]
 
         The third is the noise of what was left out.
         """
-        from mnngp.inference.posterior import leave_out
+        from mnngp.inference.leave_one_out import leave_out
 
         places, where = np.unique(self._data.place[rows], return_inverse=True)
         every = len(places) == len(self._data) and (

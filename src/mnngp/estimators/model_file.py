@@ -35,17 +35,23 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from mnngp import __version__, _validation
-from mnngp._io import replacing
+from mnngp._io import atomic_write
 from mnngp.errors import InputError, ModelFileError
 from mnngp.estimators import scaling
 from mnngp.estimators.calibration import Calibration, Late
 from mnngp.estimators.scaling import Scaling
-from mnngp.inference import solvers
-from mnngp.inference.factor import Factor, Inverse, Report
-from mnngp.inference.large import ConjugateGradients, Iteration, IterationReport, System
 from mnngp.inference.observations import Observations
-from mnngp.inference.packed import Packed
-from mnngp.inference.posterior import Posterior
+from mnngp.inference.posterior import Posterior, Weights
+from mnngp.inference.solvers import by_name
+from mnngp.inference.solvers.cholesky import Factor, Report
+from mnngp.inference.solvers.conjugate_gradients import (
+    ConjugateGradients,
+    Iteration,
+    IterationReport,
+)
+from mnngp.inference.solvers.covariance import Covariance
+from mnngp.inference.solvers.interface import Inverse
+from mnngp.inference.solvers.packed import Packed
 from mnngp.kernels import layout
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import MaxoutKernel
@@ -133,7 +139,7 @@ def save(model: Any, path: Any, table: Mapping[str, Any] | None = None) -> None:
         known.check_together(arrays)
     except InputError as error:
         raise InputError(f"the model cannot be saved: {_short(error)}") from error
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 digest = _Digest(member)
@@ -677,7 +683,7 @@ _PARAMETERS: dict[str, Callable[[str, Any], object]] = {  # those that may not b
     "dtype": _check_dtype,
     "max_trials": lambda name, value: _whole(name, value, 1, _LARGEST_INT),
     "random_state": lambda name, value: _whole(name, value, 0, 2**32 - 1),
-    "solver": lambda name, value: _validation.one_of(name, value, solvers.WORDS),
+    "solver": lambda name, value: _validation.one_of(name, value, by_name.NAMES),
     "n_jobs": lambda name, value: _whole(name, value, -_LARGEST_INT, _LARGEST_INT),
 }
 
@@ -707,7 +713,7 @@ def _text(header: dict[str, Any]) -> bytes:
 
 def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     posterior, data = model._posterior, model._data
-    factor: Inverse = posterior._factor
+    factor: Inverse = posterior.inverse
     header: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -723,8 +729,8 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "report": {key: _plain(key, value) for key, value in asdict(factor.report).items()},
         "factored": isinstance(factor, Factor),
         "intercept_precision": None
-        if np.isinf(posterior._c)
-        else _plain("intercept_precision", posterior._c),
+        if np.isinf(posterior.c)
+        else _plain("intercept_precision", posterior.c),
         "noise": _plain("noise", model._noise),
         "rows": model._n_rows,
         "trials": [
@@ -737,8 +743,8 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "scaling_scale": model._scaling.scale,
         "offset": model._offset,
         "unit": model._unit,
-        "directions": posterior._points.directions,
-        "square_lengths": posterior._points.square_lengths,
+        "directions": posterior.points.directions,
+        "square_lengths": posterior.points.square_lengths,
         "y": data.y,
         "weight": data.weight,
         "within": data.within,
@@ -748,15 +754,15 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "row_y": data.row_y,
         "row_weight": data.row_weight,
         "noise_var": factor.noise_var,
-        "deviation": posterior._deviation,
-        "alpha": posterior._alpha,
-        "beta": posterior._beta,
-        "t": posterior._t,
+        "deviation": posterior.deviation,
+        "alpha": posterior.alpha,
+        "beta": posterior.beta,
+        "t": posterior.t,
     }
     if isinstance(factor, Factor):
         arrays["factor"] = factor.packed.memory
-    if posterior._precision is not None:
-        arrays["precision"] = posterior._precision
+    if posterior.known_precision is not None:
+        arrays["precision"] = posterior.known_precision
     if hasattr(model, "classes_"):
         header["calibration"] = {
             key: _plain(key, value) for key, value in asdict(model._calibration()).items()
@@ -796,18 +802,16 @@ def _put_together(
     parts = ("y", "weight", "within", "part", "place", "row", "row_y", "row_weight")
     model._data = Observations(np.empty((0, width)), *(arrays[name] for name in parts))
     model._noise, model._n_rows = header["noise"], header["rows"]
+    points = Points(arrays["directions"], arrays["square_lengths"])
+    c = np.inf if header["intercept_precision"] is None else header["intercept_precision"]
     model._posterior = Posterior.restored(
         model.kernel_,
-        Points(arrays["directions"], arrays["square_lengths"]),
+        points,
         arrays["y"],
         header["signal_var"],
-        _inverse(header, arrays, model.kernel_),
-        deviation=arrays["deviation"],
-        alpha=arrays["alpha"],
-        beta=arrays["beta"],
-        t=arrays["t"],
-        c=np.inf if header["intercept_precision"] is None else header["intercept_precision"],
-        precision=arrays.get("precision"),
+        _inverse(header, arrays, model.kernel_, points),
+        Weights(arrays["deviation"], arrays["alpha"], arrays["beta"], arrays["t"], c),
+        arrays.get("precision"),
     )
     model._describe(header["trials"])
     model.n_features_in_ = width
@@ -824,30 +828,22 @@ def _put_together(
     return model
 
 
-def _inverse(header: dict[str, Any], arrays: dict[str, Array], kernel: MaxoutKernel) -> Inverse:
+def _inverse(
+    header: dict[str, Any], arrays: dict[str, Array], kernel: MaxoutKernel, points: Points
+) -> Inverse:
     """The factor, or what solves without one."""
     kappa, noise = header["contraction"], arrays["noise_var"]
     if header["factored"]:
         packed = Packed(len(noise), arrays["factor"].dtype, arrays["factor"])
         return Factor(kappa, noise, packed, Report(**header["report"]))
-    points = Points(arrays["directions"], arrays["square_lengths"])
-    system = System(
-        ConjugateGradients(),
-        kernel.network,
-        points,
-        kappa,
-        noise / (kappa * arrays["deviation"] ** 2),
-        progress=None,
-    )
     told: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in header["report"].items()
     }
     # A factor on a cluster has another report.
-    system.first = (
-        IterationReport(**told) if "iterations" in told else IterationReport.of_factor(kappa)
-    )
-    return Iteration(kappa, noise, system)
+    report = IterationReport(**told) if "iterations" in told else IterationReport.of_factor(kappa)
+    covariance = Covariance(kernel.network, points, arrays["deviation"], noise)
+    return Iteration(ConjugateGradients(), covariance, kappa, report=report)
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -863,7 +859,7 @@ def _plain(name: str, value: Any) -> Any:
     if name == "dtype":
         return str(np.dtype(value))
     if name == "solver":
-        return solvers.word(value, 0, np.float64)  # its settings were for the fit
+        return by_name.name_of(value, 0, np.float64)  # its settings were for the fit
     if name == "random_state":
         return None  # a generator has no open form; it has done its work
     raise InputError(f"{name} cannot be saved, got {value!r}")

@@ -32,11 +32,10 @@ from mnngp import finite
 from mnngp._system import threads
 from mnngp._typing import Matrix
 from mnngp.data import Images, standardised
-from mnngp.errors import MnngpError, NoiseWarning, heard
+from mnngp.errors import MnngpError, NoiseWarning, collect_warnings
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.inference.posterior import Posterior
-from mnngp.kernels import layout, sphere
-from mnngp.kernels.evaluate import correlations
+from mnngp.kernels import sphere
 from mnngp.kernels.points import Points
 
 Labels = NDArray[np.int64]
@@ -45,10 +44,6 @@ Outcome = dict[str, Any]  # the fields of a result that are not known before
 _CLASSES = 10
 # bytes of angles that are kept for all networks of a split; more are computed for each anew
 _KEPT = 1 << 31
-# pairs of images at a time, which stay in a core's cache; for many training images more,
-_PART = 1 << 17
-# because rows come in multiples of these: so products are the same, kept or not
-_ROWS = layout.TASK
 _SHARPEST = 1e6
 _TOLD = 3  # warnings of a cell
 
@@ -115,7 +110,7 @@ class Prepared:
         """What it computes, with what it warned of; an error is an outcome, whatever it is: the
         other cells go on.
         """
-        with heard() as warned:
+        with collect_warnings() as warned:
             try:
                 outcomes = compute()
             except Exception as error:
@@ -215,42 +210,23 @@ class _Infinite:
         return self.images.scores(mean) | noise
 
     def _posterior(self, group: Group, depth: int, step: Stop) -> Posterior:
-        noise = np.full(len(self.points), self.noise_var)
-        return Posterior.on(
+        return Posterior(
             group.kernel(depth),
             self.points,
             self.images.targets,
-            noise,
+            self.noise_var,
             policy=self.policy,
             progress=step,
         )
 
     def _mean(self, posterior: Posterior, step: Stop) -> Matrix:
-        """The posterior means at the other images, a part of them at a time."""
-        result, n = np.empty((len(self.images.labels), _CLASSES)), len(self.points)
-
-        def task(part: tuple[int, int, int]) -> None:
-            step()
-            which, start, stop = part
-            kernel = correlations(
-                posterior._network,
-                self.others[which][start:stop],
-                self.points,
-                contraction=posterior.report.contraction,
-            )
-            place = start + which * len(self.others[0])
-            result[place : place + len(kernel)] = posterior._mean(
-                kernel, np.full(len(kernel), posterior._deviation[0])
-            )
-
-        height = _ROWS * max(1, _PART // (n * _ROWS))
-        parts = [
-            (which, start, min(start + height, len(some)))
-            for which, some in enumerate(self.others)
-            for start in range(0, len(some), height)
-        ]
-        threads.spread(task, parts, work=len(result) * n)
-        return result
+        """The posterior means at the other images, a chunk of them at a time."""
+        means, size = [], posterior.inverse.chunk_size
+        for some in self.others:
+            for start in range(0, len(some), size):
+                step()
+                means.append(posterior.mean(some[start : start + size]))
+        return np.concatenate(means)
 
 
 class _Finite:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mnngp import __version__
-from mnngp._io import replacing, writable
+from mnngp._io import atomic_write, writable
 from mnngp.errors import InputError, MissingExtraError
 from mnngp.experiments import comparison, figures, heat_maps, narrative, rendering, selection
 from mnngp.experiments.panels import Figure
@@ -75,7 +75,7 @@ def write(
     """
     path = writable(path, *([] if isinstance(run, Sequence) else [run.path]))
     page = render(run, title=title, repeats=repeats, sections=sections).encode(errors="replace")
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(page)
     return path
 

@@ -1,12 +1,13 @@
 """From kernel matrices to posteriors: exact inference that says what it did."""
 
-from mnngp.inference.blocked import ClusterCholesky
-from mnngp.inference.cluster import ClusterConjugateGradients
 from mnngp.inference.evidence import log_evidence_gradient
-from mnngp.inference.factor import Report
 from mnngp.inference.flow import GradientFlow
-from mnngp.inference.large import ConjugateGradients, IterationReport
-from mnngp.inference.posterior import LeaveOneOut, Posterior
+from mnngp.inference.leave_one_out import LeaveOneOut
+from mnngp.inference.posterior import Posterior
+from mnngp.inference.solvers.cholesky import Report
+from mnngp.inference.solvers.conjugate_gradients import ConjugateGradients, IterationReport
+from mnngp.inference.solvers.dask_cholesky import ClusterCholesky
+from mnngp.inference.solvers.dask_conjugate_gradients import ClusterConjugateGradients
 
 __all__ = [
     "ClusterCholesky",

@@ -33,10 +33,11 @@ import numpy as np
 from mnngp._system import threads
 from mnngp._typing import Matrix, Vector
 from mnngp.activations import Maxout
-from mnngp.errors import heard
-from mnngp.inference.factor import contraction
+from mnngp.errors import collect_warnings
+from mnngp.inference.leave_one_out import leave_out
 from mnngp.inference.observations import Observations
-from mnngp.inference.posterior import Posterior, leave_out
+from mnngp.inference.posterior import Posterior
+from mnngp.inference.solvers.covariance import contraction
 from mnngp.kernels.evaluate import correlations, standard_deviations
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import MaxoutKernel
@@ -270,13 +271,13 @@ def choose(
         new = {trial.key: trial for trial in trials if trial.key not in tried}
 
         def one(trial: Trial) -> Trial:
-            with heard():  # what is chosen in the end says it again
+            with collect_warnings():  # what is chosen in the end says it again
                 result = _try(trial, points, few, objective)
             if done is not None:
                 done(1.0 / budget)
             return result
 
-        results = threads.independent(one, list(islice(new.values(), at_first - len(tried))), jobs)
+        results = threads.parallel_map(one, list(islice(new.values(), at_first - len(tried))), jobs)
         tried.update((trial.key, trial) for trial in results)
 
     attempt(_starts(fixed) if len(data) >= FEW else [plain(fixed)])
@@ -320,7 +321,7 @@ def _refined(
         kernel = trial.kernel("float64")
         for factor in (1.0, 10**-0.5, 0.1, 10**-1.5) if objective.ratio is None else (1.0,):
             ratio = factor * trial.noise_ratio
-            with heard():
+            with collect_warnings():
                 posterior = Posterior(kernel, more.X, more.y, ratio / more.weight)
             value = objective.score(posterior.weights(), posterior.precision(), ratio, more)
             if not value > best.score:
@@ -329,7 +330,7 @@ def _refined(
         return replace(best, places=len(more), seconds=time.perf_counter() - began)
 
     def attempt(trials: Iterable[Trial]) -> None:
-        seen.update((trial.key, trial) for trial in threads.independent(one, list(trials), jobs))
+        seen.update((trial.key, trial) for trial in threads.parallel_map(one, list(trials), jobs))
 
     attempt(ranked[:2])
     best = _best(seen)
@@ -370,7 +371,7 @@ def best_scales(trial: Trial, data: Observations, seed: Any) -> Vector:
     ``_REFINED_ON`` places.
     """
     few = _some(data, _REFINED_ON, np.random.default_rng(seed))
-    with heard():
+    with collect_warnings():
         posterior = Posterior(trial.kernel("float64"), few.X, few.y, trial.noise_ratio / few.weight)
     return scales(posterior.weights(), posterior.precision(), trial.noise_ratio, few)
 

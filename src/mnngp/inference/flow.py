@@ -23,7 +23,8 @@ from mnngp import _validation
 from mnngp._system import threads
 from mnngp._typing import Matrix
 from mnngp.errors import InputError
-from mnngp.inference.posterior import as_targets, draw
+from mnngp.inference.arguments import as_targets, check_kernel
+from mnngp.inference.posterior import draw
 from mnngp.kernels.sklearn import DeepKernel
 
 
@@ -60,43 +61,41 @@ class GradientFlow:
     """
 
     def __init__(self, kernel: DeepKernel, X: Any, y: Any, ridge: float = 0.0) -> None:
-        if not isinstance(kernel, DeepKernel):
-            raise InputError(f"kernel must be a MaxoutKernel or a NetworkKernel, got {kernel!r}")
+        check_kernel(kernel)
         self.ridge = _validation.real("ridge", ridge, low=0.0)
         self._nngp, self._ntk = (
             type(kernel)(**{**kernel.get_params(), "kind": kind, "dtype": "float64"})
             for kind in ("nngp", "ntk")
         )
-        self._x = np.array(_validation.points("X", X))
-        self._y, self._flat = as_targets(y, len(self._x))
-        with threads.single_blas(9.0 * len(self._x) ** 3):
-            self._values, self._vectors = np.linalg.eigh(self._ntk(self._x))
+        self._X = np.array(_validation.points("X", X))
+        targets, self._flat = as_targets(y, len(self._X))
+        with threads.one_blas_thread(9.0 * len(self._X) ** 3):
+            values, self._vectors = np.linalg.eigh(self._ntk(self._X))
         # What is below the rounding of the largest is not known to differ from zero: such
         # directions are not learnt at any time.
-        floor = len(self._x) * np.finfo(np.float64).eps * float(self._values[-1])
-        self.unresolved = int(np.sum(self._values < floor))
-        self._values = np.where(self._values < floor, 0.0, self._values)
-        self._prior: Matrix | None = None
+        zero = values < len(values) * np.finfo(np.float64).eps * float(values[-1])
+        self.unresolved = int(np.sum(zero))
+        self._values = np.where(zero, 0.0, values)
+        self._targets = self._vectors.T @ targets
+        self._prior: Matrix | None = None  # K between the eigenvectors
 
     def mean(self, X: Any, time: float = np.inf) -> Matrix:
         """The mean prediction over initialisations, after training for ``time``."""
-        cross = self._ntk(_validation.points("X", X, self._x.shape[1]), self._x)
-        result = self._learnt(cross, time) @ (self._vectors.T @ self._y)
-        return np.asarray(result[:, 0] if self._flat else result)
+        points = _validation.points("X", X, self._X.shape[1])
+        return self._mean(self._gain(points, time))
 
     def mean_and_covariance(self, X: Any, time: float = np.inf) -> tuple[Matrix, Matrix]:
         """The mean prediction, and the covariance of the predictions over initialisations."""
-        points = _validation.points("X", X, self._x.shape[1])
-        gain = self._learnt(self._ntk(points, self._x), time)
-        mean = gain @ (self._vectors.T @ self._y)
+        points = _validation.points("X", X, self._X.shape[1])
+        gain = self._gain(points, time)
         if self._prior is None:
-            self._prior = self._vectors.T @ self._nngp(self._x) @ self._vectors
-        crossed = gain @ (self._vectors.T @ self._nngp(self._x, points))
+            self._prior = self._vectors.T @ self._nngp(self._X) @ self._vectors
+        crossed = gain @ (self._vectors.T @ self._nngp(self._X, points))
         covariance = self._nngp(points) + gain @ self._prior @ gain.T - crossed - crossed.T
         covariance = 0.5 * (covariance + covariance.T)
         # where all is learnt, rounding is left
         np.fill_diagonal(covariance, np.maximum(np.diag(covariance), 0.0))
-        return mean[:, 0] if self._flat else mean, covariance
+        return self._mean(gain), covariance
 
     def sample(self, X: Any, time: float = np.inf, count: int = 1, seed: Any = None) -> Matrix:
         """Trained networks: (m, count) or (m, targets, count)."""
@@ -104,13 +103,16 @@ class GradientFlow:
         mean, covariance = self.mean_and_covariance(X, time)
         return draw(mean, covariance, count, seed)
 
-    def _learnt(self, cross: Matrix, time: float) -> Matrix:
+    def _mean(self, gain: Matrix) -> Matrix:
+        result = gain @ self._targets
+        return np.asarray(result[:, 0] if self._flat else result)
+
+    def _gain(self, points: Matrix, time: float) -> Matrix:
         """G in the basis of Θ's eigenvectors."""
         if not (isinstance(time, int | float | np.number) and time >= 0.0):
             raise InputError(f"time must be a number of at least 0, or infinite, got {time!r}")
         values = self._values + self.ridge * (self._values > 0.0)
         with np.errstate(invalid="ignore"):
-            learnt = np.where(
-                values > 0.0, -np.expm1(-values * time) / np.where(values > 0.0, values, 1.0), 0.0
-            )
-        return np.asarray((cross @ self._vectors) * learnt)
+            learnt = -np.expm1(-values * time) / np.where(values > 0.0, values, 1.0)
+        cross = self._ntk(points, self._X)
+        return np.asarray((cross @ self._vectors) * np.where(values > 0.0, learnt, 0.0))

@@ -78,6 +78,15 @@ def correlations(
 
 
 @ByKind
+def correlations_times(
+    network: Network, x: Points, y: Points, weights: Matrix, *, contraction: float = 1.0
+) -> Matrix:
+    """``correlations(network, x, y) @ weights``; a kind of points may do without the whole."""
+    rows = correlations(network, x, y, contraction=contraction)
+    return np.asarray(rows @ weights.astype(rows.dtype, copy=False))
+
+
+@ByKind
 def packed_correlations(
     network: Network,
     x: Points,
@@ -239,7 +248,7 @@ class _Evaluation:
                 self.done(share * panel.size / total)
 
         work = state.size * (len(program.kind) + self.rows.shape[1] * fresh)
-        threads.spread(one_panel, self.panels, work=work)
+        threads.parallel_for(one_panel, self.panels, work=work)
         if self.values is not None and emit and self.symmetric:
             if self.packed:
                 for part, target in layout.packed_diagonal(out, len(self.rows)):

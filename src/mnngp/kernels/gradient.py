@@ -50,7 +50,7 @@ def matrix_and_gradient(
         gradient_rows(layers, cosines, kernel, planes, places, first, last)
 
     work = _EFFORT * kernel.size * len(steps)
-    threads.spread(task, range(0, len(x), _TASK)[::-1], work=work)
+    threads.parallel_for(task, range(0, len(x), _TASK)[::-1], work=work)
     rates = pull_back(steps, np.ones(len(x)), _of_tangent(network, points.tangent))
     np.fill_diagonal(kernel, values.diagonal)
     for plane, rate in zip(planes, summed(rates, places, count), strict=True):
@@ -109,7 +109,7 @@ def vector_jacobian(
         pull_rows(layers, cosines, pulled, symmetric, start, min(start + _TASK, n), found)
 
     work = _EFFORT * cosines.size * steps
-    threads.spread(task, range(len(starts))[::-1], work=work)
+    threads.parallel_for(task, range(len(starts))[::-1], work=work)
     return Found(variances.sum(axis=0), gram, rows, cols.sum(axis=0))
 
 

@@ -75,7 +75,7 @@ class Points:
                 casting="same_kind",
             )
 
-        threads.spread(split, range(0, count, rows), work=matrix.size)
+        threads.parallel_for(split, range(0, count, rows), work=matrix.size)
         if not np.isfinite(lengths).all():
             row = int(np.argmin(np.isfinite(lengths)))
             raise ScaleError(
@@ -94,11 +94,14 @@ class ByKind(Generic[_Rest, _Result]):
         self._versions = singledispatch(generic)
         update_wrapper(self, generic)
 
-    def register(self, kind: type[Points]) -> Callable[[Callable[..., _Result]], None]:
+    def register(
+        self, kind: type[Points]
+    ) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
         """Decorate the version of ``kind``."""
 
-        def add(version: Callable[..., _Result]) -> None:
+        def add(version: Callable[..., _Result]) -> Callable[..., _Result]:
             self._versions.register(kind, version)
+            return version
 
         return add
 

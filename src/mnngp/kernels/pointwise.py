@@ -123,11 +123,11 @@ class HermiteStep(Step):
 
     @cached_property
     def weight_share(self) -> Vector:
-        return np.sum(self._coefficients**2, axis=0)
+        return np.asarray(np.sum(self._coefficients**2, axis=0))
 
     @cached_property
     def growth(self) -> Vector:
-        return 2.0 * np.sum(self._coefficients * self.rates, axis=0)
+        return np.asarray(2.0 * np.sum(self._coefficients * self.rates, axis=0))
 
     @cached_property
     def tangent_factor(self) -> Vector:

@@ -30,6 +30,7 @@ from mnngp.kernels.strips import chebyshev
 from mnngp.networks.network import Network
 
 _SAMPLE = 1 << 20  # pairs that a window is chosen from
+_CACHED = 1 << 17  # pairs whose correlations stay in a core's cache until they are multiplied
 
 
 @compiled
@@ -83,7 +84,7 @@ def half_angles(x: Points, y: Points) -> Matrix:
     angles = np.empty((len(x), len(y)))
     panels = layout.whole(*angles.shape, symmetric=False)
     work = angles.size * x.directions.shape[1]
-    threads.spread(lambda panel: _angles(panel, x, y, angles), panels, work=work)
+    threads.parallel_for(lambda panel: _angles(panel, x, y, angles), panels, work=work)
     return angles
 
 
@@ -158,6 +159,18 @@ class Beside(Points):
         angles = None if self.angles is None else self.angles[rows]
         return Beside(self.directions[rows], self.square_lengths[rows], self.others, angles)
 
+    @property
+    def work(self) -> int:
+        """Loop steps for a pair."""
+        return 8 if self.angles is not None else self.directions.shape[1]
+
+    def correlations(self, line: Curve, contraction: float, panel: Panel, out: Matrix) -> None:
+        """Write a panel of a network's correlations with the others; ``line`` is its curve."""
+        if self.angles is None:
+            _angles(panel, self, self.others, out)
+        angles = out if self.angles is None else self.angles
+        line.correlations(angles, out, contraction=contraction, panel=panel)
+
 
 def _equal_lengths(points: Points, square_length: float) -> Vector:
     lengths = np.full(len(points), square_length)
@@ -178,17 +191,22 @@ def on_sphere(
         return sphere
     angles, panels = np.empty(layout.packed_shape(len(points))), layout.packed(len(points))
     work = angles.size * points.directions.shape[1]
-    threads.spread(lambda panel: _angles(panel, sphere, sphere, angles), panels, work=work)
+    threads.parallel_for(lambda panel: _angles(panel, sphere, sphere, angles), panels, work=work)
     return Sphere(sphere.directions, sphere.square_lengths, interval, angles)
 
 
 # --- the fast paths of ``evaluate`` ---------------------------------------------------------------
 
 
+@evaluate.diagonal.register(Beside)
 @evaluate.diagonal.register(Sphere)
-def _diagonal(network: Network, x: Sphere) -> Vector:
-    one = Points(x.directions[:1], x.square_lengths[:1])
-    return np.repeat(evaluate.diagonal(network, one), len(x))
+def _diagonal(network: Network, x: Points) -> Vector:
+    return np.repeat(_variance(network, float(x.square_lengths[0])), len(x))
+
+
+@lru_cache(maxsize=32)  # all chunks of new points ask for it again
+def _variance(network: Network, square_length: float) -> Vector:
+    return evaluate.diagonal(network, Points(np.empty((1, 0)), np.array([square_length])))
 
 
 @evaluate.packed_correlations.register(Sphere)
@@ -215,7 +233,7 @@ def _packed_correlations(
             done(panel.size / total)
 
     work = out.size * (8 if x.kept is not None else x.directions.shape[1])
-    threads.spread(task, panels, work=work)
+    threads.parallel_for(task, panels, work=work)
     for _, target in layout.packed_diagonal(out, len(x)):
         target[:] = 1.0
 
@@ -237,13 +255,29 @@ def _correlations(
     if y is not x.others or network.dtype != np.float64:
         return evaluate.correlations.generic(network, x, y, contraction=contraction)
     line, out = x.others.curve(network), np.empty((len(x), len(y)))
-
-    def task(panel: Panel) -> None:
-        if x.angles is None:
-            _angles(panel, x, y, out)
-        angles = out if x.angles is None else x.angles
-        line.correlations(angles, out, contraction=contraction, panel=panel)
-
-    work = out.size * (8 if x.angles is not None else x.directions.shape[1])
-    threads.spread(task, layout.whole(*out.shape, symmetric=False), work=work)
+    threads.parallel_for(
+        lambda panel: x.correlations(line, contraction, panel, out),
+        layout.whole(*out.shape, symmetric=False),
+        work=out.size * x.work,
+    )
     return out
+
+
+@evaluate.correlations_times.register(Beside)
+def _correlations_times(
+    network: Network, x: Beside, y: Points, weights: Matrix, *, contraction: float = 1.0
+) -> Matrix:
+    if y is not x.others or network.dtype != np.float64:
+        return evaluate.correlations_times.generic(network, x, y, weights, contraction=contraction)
+    line, result = x.others.curve(network), np.empty((len(x), weights.shape[1]))
+    # whole panels, so that products are the same whether angles are kept or not
+    height = layout.TASK * max(1, _CACHED // (len(y) * layout.TASK))
+
+    def task(start: int) -> None:
+        some = x[start : start + height]
+        out = np.empty((len(some), len(y)))
+        some.correlations(line, contraction, Panel(0, len(some), 0, len(y)), out)
+        result[start : start + height] = out @ weights
+
+    threads.parallel_for(task, range(0, len(x), height), work=len(x) * len(y) * x.work)
+    return result

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,17 +90,32 @@ def step_size(tangent: MaxoutKernel, X: Any, resolution: float) -> float:
     return resolution / largest
 
 
+class Descent(NamedTuple):
+    """How long a descent is, and how often it is looked at.
+
+    Attributes
+    ----------
+    time : float
+        Until when, in units of ``1/λ_max`` of the tangent kernel, the time in which the fastest
+        direction is learnt.
+    resolution : float
+        The step, in the same units: descent follows the flow as it goes to zero, and diverges at 2.
+    moments : int
+        How many predictions to record, evenly on the logarithm of the time, besides the start.
+    """
+
+    time: float = 20.0
+    resolution: float = 0.2
+    moments: int = 9
+
+
 def descent_agreement(
     kernel: MaxoutKernel,
-    X: Any,
-    y: Any,
-    new: Any,
+    data: tuple[Any, Any, Any],
     width: int,
     networks: int,
     *,
-    time: float = 20.0,
-    resolution: float = 0.2,
-    moments: int = 9,
+    descent: Descent = Descent(),  # noqa: B008  (it cannot be changed)
     seed: int = 0,
     progress: Done = lambda part: None,
 ) -> DescentAgreement:
@@ -110,17 +125,12 @@ def descent_agreement(
     ----------
     kernel : MaxoutKernel
         Says rank, depth and variances.
-    X, y, new : arrays of shape (n, d), (n,), (m, d)
+    data : arrays X, y and new of shape (n, d), (n,), (m, d)
         What is learnt, and where it is predicted.
     width, networks : int
         Units of each hidden layer, and how many networks: two or more, for a standard error.
-    time : float
-        Until when, in units of ``1/λ_max`` of the tangent kernel, the time in which the fastest
-        direction is learnt.
-    resolution : float
-        The step, in the same units: descent follows the flow as it goes to zero, and diverges at 2.
-    moments : int
-        How many predictions to record, evenly on the logarithm of the time, besides the start.
+    descent : Descent
+        How long, in which steps, and when to look.
     seed, progress
         As for ``draw_values``.
 
@@ -130,20 +140,21 @@ def descent_agreement(
     >>> from mnngp import MaxoutKernel
     >>> data = np.array([[-1.0], [1.0]]), np.array([0.0, 1.0]), np.array([[0.5]])
     >>> kernel = MaxoutKernel(depth=1, rank=2)
-    >>> narrow, wide = (descent_agreement(kernel, *data, width, 20) for width in (20, 2000))
+    >>> narrow, wide = (descent_agreement(kernel, data, width, 20) for width in (20, 2000))
     >>> wide.squared_error < 0.1 * narrow.squared_error
     True
     """
     several_networks(networks)
     width = _validation.positive_int("width", width)
-    moments = _validation.positive_int("moments", moments)
-    time = _validation.real("time", time, low=0.0, strict=True)
+    moments = _validation.positive_int("moments", descent.moments)
+    time = _validation.real("time", descent.time, low=0.0, strict=True)
+    X, y, new = data
     X, new = setting(kernel, X)[0], _validation.points("new", real_array("new", new))
     if new.shape[1] != X.shape[1]:
         raise InputError(f"new must have {X.shape[1]} columns, as many as X, got shape {new.shape}")
     tangent = analytic(kernel)
-    step = step_size(tangent, X, resolution)
-    steps = max(1, round(time / resolution))
+    step = step_size(tangent, X, descent.resolution)
+    steps = max(1, round(time / descent.resolution))
     record = sorted({0, steps, *(round(value) for value in np.geomspace(1, steps, moments))})
     both = np.concatenate([X, new])
     inputs, seeds = both.shape[1], network_seeds(seed, networks)

@@ -94,7 +94,7 @@ def circle(angles: Vector) -> Vector:
     return np.asarray(np.sqrt(2.0) * np.stack([np.cos(angles), np.sin(angles)], axis=1))
 
 
-def convergence_study(
+def convergence_study(  # noqa: PLR0913  (the options of a command)
     ranks: Sequence[int] = (2, 4),
     depths: Sequence[int] = (1, 3),
     widths: Sequence[int] = (5, 50, 500, 2000, 5000),
@@ -186,7 +186,7 @@ class _Task(NamedTuple):
 
     compare: Callable[..., Any]
     kernel: MaxoutKernel
-    data: tuple[Vector, ...]
+    data: Any
     width: int
     networks: int
     cost: float
@@ -196,7 +196,7 @@ class _Task(NamedTuple):
         """Draw the networks, with a seed of the row's own."""
         row = (*self.compare.__name__.encode(), self.kernel.rank, self.kernel.depth, self.width)
         own = int(np.random.SeedSequence((seed, *row)).generate_state(1)[0])
-        numbers = (*self.data, self.width, self.networks)
+        numbers = (self.data, self.width, self.networks)
         return self.compare(self.kernel, *numbers, seed=own, progress=progress, **self.options)
 
 
@@ -205,14 +205,14 @@ def _covariances(kernel: MaxoutKernel, width: int, networks: int, widest: int, d
     numbers = len(POINTS) * kernel.rank * kernel.depth * width
     if draw != "values":
         numbers = weight_count(kernel, width, POINTS.shape[1])
-    return _Task(agreement, kernel, (POINTS,), width, count, count * numbers, {"draw": draw})
+    return _Task(agreement, kernel, POINTS, width, count, count * numbers, {"draw": draw})
 
 
 def _tangents(kernel: MaxoutKernel, width: int, networks: int) -> _Task:
     size = weight_count(kernel, width, POINTS.shape[1])
     count = int(np.clip(TANGENT_WEIGHTS // size, FEWEST, max(FEWEST, networks)))
     cost = 2.0 * count * size + 1e5 * count
-    return _Task(tangent_agreement, kernel, (POINTS,), width, count, cost)
+    return _Task(tangent_agreement, kernel, POINTS, width, count, cost)
 
 
 def _descents(kernel: MaxoutKernel, width: int, networks: int, data: tuple[Vector, ...]) -> _Task:

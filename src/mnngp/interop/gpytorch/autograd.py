@@ -303,7 +303,7 @@ class _Batches:
             panel.gram(rows.points, cols.points, cosines[k])
             transform(cosines[k], none, out[k], panel, program, rows, cols, task)
 
-        threads.spread(one, places, work=_EFFORT * out.size * len(self.network.units))
+        threads.parallel_for(one, places, work=_EFFORT * out.size * len(self.network.units))
 
     def pull_back(self, cosines: Matrix, pulled: Matrix, inputs: bool) -> list[Matrix]:
         """From the derivatives in kernel matrices to those in points and variances."""

@@ -64,13 +64,11 @@ class Points(NamedTuple):
 
     def _some(self, part: slice) -> Points:
         layers = tuple(
-            Layer(
-                *(one[..., part] for one in layer[:3]),
-                None if layer.coefficients is None else layer.coefficients[..., part, :],
-            )
-            for layer in self.layers
+            Layer(a[..., part], p[..., part], r[..., part], None if c is None else c[..., part, :])
+            for a, p, r, c in self.layers
         )
-        return Points(self.direction[..., part, :], layers, self.expansions, self.scale[..., part])
+        direction, scale = self.direction[..., part, :], self.scale[..., part]
+        return Points(direction, layers, self.expansions, scale)
 
 
 def points(x: Tensor, weight_var: Tensor, bias_var: Tensor, units: Sequence[Activation]) -> Points:
