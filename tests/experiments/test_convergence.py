@@ -230,8 +230,8 @@ def test_a_study_refuses_bad_input():
         ({"time": -1.0}, "time must be a finite number above 0"),
         ({"resolution": 0.0}, "resolution must be a finite number above 0"),
     ):
+        width = change.pop("width", 5)
         with pytest.raises(InputError, match=text):
-            width = change.pop("width", 5)
             descent_agreement(kernel, data, width, 2, descent=Descent(**change))
     with pytest.raises(InputError, match="kernel must be a MaxoutKernel, got 'k'"):
         descent_agreement("k", data, 5, 2)
