@@ -15,13 +15,12 @@ import mnngp
 from tests import public_api, without
 
 ROOT = Path(mnngp.__file__).parent
-REMAINING = {"cluster", "demo", "network"}  # until rewritten
 
 
 def test_no_two_modules_have_one_name():
     """A reader who looks for one finds one. (The order of rooms is import-linter's: make lint.)"""
     names = Counter(path.stem for path in ROOT.rglob("*.py") if path.stem != "__init__")
-    assert [name for name, count in names.items() if count > 1 and name not in REMAINING] == []
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_the_package_does_not_use_its_list_of_public_names():

@@ -17,6 +17,7 @@ from mnngp.experiments.convergence import (
     tangent_agreement,
 )
 from mnngp.experiments.convergence.covariances import power_law, printed_kernel, score
+from mnngp.experiments.convergence.descents import Descent
 from mnngp.experiments.convergence.pictures import convergence
 from mnngp.experiments.convergence.study import ANGLES, PLACES, POINTS, circle
 from mnngp.finite import draw_values, draw_weights, sampling
@@ -159,7 +160,9 @@ def test_trained_networks_approach_the_tangent_kernels_predictor():
     """
     widths, X, y, new = (20, 200, 2000), circle(ANGLES), np.sin(ANGLES), circle(PLACES[::4])
     rows = [
-        descent_agreement(critical(2, 1), X, y, new, width, 120, time=10.0, seed=3)
+        descent_agreement(
+            critical(2, 1), (X, y, new), width, 120, descent=Descent(time=10.0), seed=3
+        )
         for width in widths
     ]
     slope, error = power_law(
@@ -227,14 +230,15 @@ def test_a_study_refuses_bad_input():
         ({"time": -1.0}, "time must be a finite number above 0"),
         ({"resolution": 0.0}, "resolution must be a finite number above 0"),
     ):
+        width = change.pop("width", 5)
         with pytest.raises(InputError, match=text):
-            descent_agreement(kernel, *data, **{"width": 5, "networks": 2} | change)
+            descent_agreement(kernel, data, width, 2, descent=Descent(**change))
     with pytest.raises(InputError, match="kernel must be a MaxoutKernel, got 'k'"):
-        descent_agreement("k", *data, 5, 2)
+        descent_agreement("k", data, 5, 2)
     with pytest.raises(
         InputError, match=r"new must have 2 columns, as many as X, got shape \(3, 4\)"
     ):
-        descent_agreement(kernel, *data[:2], POINTS, 5, 2)
+        descent_agreement(kernel, (*data[:2], POINTS), 5, 2)
     with pytest.raises(
         InputError,
         match=r"too small to train with, got a largest eigenvalue of .*--descent-up-to 0",
@@ -250,7 +254,7 @@ def test_a_study_refuses_bad_input():
 
 def test_the_fewest_moments():
     data = (circle(ANGLES), np.sin(ANGLES), circle(PLACES))
-    ends = descent_agreement(critical(2, 1), *data, 5, 2, moments=1)
+    ends = descent_agreement(critical(2, 1), data, 5, 2, descent=Descent(moments=1))
     assert len(ends.times) == 3  # the start, one step, and the end
     assert ends.times[-1] == pytest.approx(100.0 * ends.times[1])
 

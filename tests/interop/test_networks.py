@@ -9,11 +9,11 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
-from mnngp.experiments.tabulated import TabulatedMaxout
 
 import mnngp
 from mnngp import GELU, Abs, Erf, LeakyReLU, Maxout, ReLU, Tanh
 from mnngp.errors import InputError
+from mnngp.experiments.tabulated import TabulatedMaxout
 from mnngp.interop.gpytorch import autograd
 
 DOUBLE = torch.float64

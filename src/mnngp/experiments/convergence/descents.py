@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,18 +90,16 @@ def step_size(tangent: MaxoutKernel, X: Any, resolution: float) -> float:
     return resolution / largest
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How long networks are trained, in units of ``1/λ_max`` of the tangent kernel.
-
-    That is the time in which the fastest direction is learnt.
+class Descent(NamedTuple):
+    """How long a descent is, and how often it is looked at.
 
     Attributes
     ----------
     time : float
-        Until when.
+        Until when, in units of ``1/λ_max`` of the tangent kernel, the time in which the fastest
+        direction is learnt.
     resolution : float
-        The step: descent follows the flow as it goes to zero, and diverges at 2.
+        The step, in the same units: descent follows the flow as it goes to zero, and diverges at 2.
     moments : int
         How many predictions to record, evenly on the logarithm of the time, besides the start.
     """
@@ -110,27 +108,16 @@ class Schedule:
     resolution: float = 0.2
     moments: int = 9
 
-    def __post_init__(self) -> None:
-        _validation.positive_int("moments", self.moments)
-        _validation.real("time", self.time, low=0.0, strict=True)
-
-    def recorded(self) -> list[int]:
-        """After which steps predictions are recorded."""
-        steps = max(1, round(self.time / self.resolution))
-        return sorted({0, steps, *map(round, np.geomspace(1, steps, self.moments))})
-
 
 def descent_agreement(
     kernel: MaxoutKernel,
-    X: Any,
-    y: Any,
-    new: Any,
+    data: tuple[Any, Any, Any],
     width: int,
     networks: int,
     *,
+    descent: Descent = Descent(),  # noqa: B008  (it cannot be changed)
     seed: int = 0,
     progress: Done = lambda part: None,
-    **schedule: Any,
 ) -> DescentAgreement:
     """Train networks in the parametrisation "ntk", beside the tangent kernel's predictions.
 
@@ -138,14 +125,14 @@ def descent_agreement(
     ----------
     kernel : MaxoutKernel
         Says rank, depth and variances.
-    X, y, new : arrays of shape (n, d), (n,), (m, d)
+    data : arrays X, y and new of shape (n, d), (n,), (m, d)
         What is learnt, and where it is predicted.
     width, networks : int
         Units of each hidden layer, and how many networks: two or more, for a standard error.
+    descent : Descent
+        How long, in which steps, and when to look.
     seed, progress
         As for ``draw_values``.
-    **schedule
-        Those of ``Schedule``.
 
     Examples
     --------
@@ -153,19 +140,22 @@ def descent_agreement(
     >>> from mnngp import MaxoutKernel
     >>> data = np.array([[-1.0], [1.0]]), np.array([0.0, 1.0]), np.array([[0.5]])
     >>> kernel = MaxoutKernel(depth=1, rank=2)
-    >>> narrow, wide = (descent_agreement(kernel, *data, width, 20) for width in (20, 2000))
+    >>> narrow, wide = (descent_agreement(kernel, data, width, 20) for width in (20, 2000))
     >>> wide.squared_error < 0.1 * narrow.squared_error
     True
     """
     several_networks(networks)
     width = _validation.positive_int("width", width)
-    when = Schedule(**schedule)
+    moments = _validation.positive_int("moments", descent.moments)
+    time = _validation.real("time", descent.time, low=0.0, strict=True)
+    X, y, new = data
     X, new = setting(kernel, X)[0], _validation.points("new", real_array("new", new))
     if new.shape[1] != X.shape[1]:
         raise InputError(f"new must have {X.shape[1]} columns, as many as X, got shape {new.shape}")
     tangent = analytic(kernel)
-    step = step_size(tangent, X, when.resolution)
-    record = when.recorded()
+    step = step_size(tangent, X, descent.resolution)
+    steps = max(1, round(time / descent.resolution))
+    record = sorted({0, steps, *(round(value) for value in np.geomspace(1, steps, moments))})
     both = np.concatenate([X, new])
     inputs, seeds = both.shape[1], network_seeds(seed, networks)
     batch = max(1, _AT_ONCE // weight_count(kernel, width, inputs))

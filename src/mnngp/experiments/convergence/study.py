@@ -202,7 +202,7 @@ class _Task(NamedTuple):
 
     compare: Callable[..., Any]
     kernel: MaxoutKernel
-    data: tuple[Vector, ...]
+    data: Any
     width: int
     networks: int
     cost: float
@@ -212,7 +212,7 @@ class _Task(NamedTuple):
         """Draw the networks, with a seed of the row's own."""
         row = (*self.compare.__name__.encode(), self.kernel.rank, self.kernel.depth, self.width)
         own = int(np.random.SeedSequence((seed, *row)).generate_state(1)[0])
-        numbers = (*self.data, self.width, self.networks)
+        numbers = (self.data, self.width, self.networks)
         return self.compare(self.kernel, *numbers, seed=own, progress=progress, **self.options)
 
 
@@ -221,14 +221,14 @@ def _covariances(kernel: MaxoutKernel, width: int, networks: int, widest: int, d
     numbers = len(POINTS) * kernel.rank * kernel.depth * width
     if draw != "values":
         numbers = weight_count(kernel, width, POINTS.shape[1])
-    return _Task(agreement, kernel, (POINTS,), width, count, count * numbers, {"draw": draw})
+    return _Task(agreement, kernel, POINTS, width, count, count * numbers, {"draw": draw})
 
 
 def _tangents(kernel: MaxoutKernel, width: int, networks: int) -> _Task:
     size = weight_count(kernel, width, POINTS.shape[1])
     count = int(np.clip(TANGENT_WEIGHTS // size, FEWEST, max(FEWEST, networks)))
     cost = 2.0 * count * size + 1e5 * count
-    return _Task(tangent_agreement, kernel, (POINTS,), width, count, cost)
+    return _Task(tangent_agreement, kernel, POINTS, width, count, cost)
 
 
 def _descents(kernel: MaxoutKernel, width: int, networks: int, data: tuple[Vector, ...]) -> _Task:
