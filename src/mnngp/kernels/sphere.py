@@ -270,13 +270,14 @@ def _correlations_times(
     if y is not x.others or network.dtype != np.float64:
         return evaluate.correlations_times.generic(network, x, y, weights, contraction=contraction)
     line, result = x.others.curve(network), np.empty((len(x), weights.shape[1]))
-    # whole panels, so that products are the same whether angles are kept or not
+    # whole panels, so that angles are the same whether they are kept or not
     height = layout.TASK * max(1, _CACHED // (len(y) * layout.TASK))
 
     def task(start: int) -> None:
         some = x[start : start + height]
         out = np.empty((len(some), len(y)))
-        some.correlations(line, contraction, Panel(0, len(some), 0, len(y)), out)
+        for panel in layout.whole(*out.shape, symmetric=False):
+            some.correlations(line, contraction, panel, out)
         result[start : start + height] = out @ weights
 
     threads.parallel_for(task, range(0, len(x), height), work=len(x) * len(y) * x.work)
