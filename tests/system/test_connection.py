@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import dask
+import distributed  # noqa: F401  its settings are in Dask's
 import joblib
 import numpy as np
 import pytest
