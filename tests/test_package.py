@@ -23,6 +23,12 @@ def test_no_two_modules_have_one_name():
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_modules_are_short():
+    """One subject each; the linter counts the arguments of functions."""
+    for path in ROOT.rglob("*.py"):
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
+
+
 def test_the_package_does_not_use_its_list_of_public_names():
     """That would hide from the linter what a module needs."""
     for path in ROOT.rglob("*.py"):

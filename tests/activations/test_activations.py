@@ -11,10 +11,10 @@ from mnngp.activations import SmoothActivation
 from mnngp.activations.degrees import Degrees
 from mnngp.activations.smooth import MOST_TERMS
 from mnngp.errors import AccuracyWarning, InputError
-from mnngp.kernels.forward import advance
+from mnngp.kernels.forward import advance, way_of
 from mnngp.kernels.pointwise import inputs, walk
-from mnngp.kernels.program import pack, tables
-from mnngp.networks.network import Layer
+from mnngp.kernels.program import pack, side
+from mnngp.networks.layers import Block
 from tests.contracts import check_activation
 
 ACTIVATIONS = [
@@ -173,12 +173,12 @@ def one_layer(activation, v, w, u):
     """
     double = np.dtype(float)
     points = inputs(np.array([v, w]))
-    steps = list(walk(points, [Layer(activation, 1.0, 0.0)]))
-    distance, tangent = np.array([float(u)]), np.ones(1)
-    table = tables(steps, slice(None), double)
-    advance(
-        pack(steps, double, order=1), table, table, 0, 1, True, distance, tangent, *np.empty((5, 1))
-    )
+    steps = list(walk(points, [Block(activation, 1.0, 0.0)]))
+    both = side(steps, np.zeros((2, 1)), np.ones(2))
+    way = way_of(np.empty((8, 1)), 1, 1)
+    way.u[0], way.t[0] = u, 1.0
+    advance(pack(steps, double, tangent=True), both, both, 0, 1, way, 0)
+    distance, tangent = way.u[0], way.t[0]
     scale, correlation = float(np.sqrt(points.variance).prod()), 1.0 - 2.0 * distance[0]
     return (
         distance[0],
