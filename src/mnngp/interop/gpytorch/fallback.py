@@ -185,8 +185,6 @@ def _degrees(expansion: Expansion, like: Tensor) -> Tensor:
 class Coefficients(Function):  # type: ignore[misc]
     """The Hermite coefficients ``c_k(v)`` of a smooth activation, once differentiable."""
 
-    generate_vmap_rule = False
-
     @staticmethod
     def forward(ctx: Any, variance: Tensor, expansion: Expansion) -> Tensor:
         ctx.expansion = expansion
@@ -194,8 +192,12 @@ class Coefficients(Function):  # type: ignore[misc]
         return _of_variances(expansion.coefficients, variance)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        if torch.is_grad_enabled():  # create_graph=True
+            raise NotImplementedError(
+                "second derivatives of kernels with smooth activations are not implemented: only "
+                "of those with maxout, ReLU, leaky ReLU and the absolute value"
+            )
         (variance,) = ctx.saved_tensors
         rates = _of_variances(ctx.expansion.rates, variance)
         return (gradient * rates).sum(dim=-1) / _root(variance).square(), None
