@@ -1,9 +1,21 @@
-"""Small models and their files."""
+"""A small regression; small models and their files."""
 
+import numpy as np
 import pytest
 
 from mnngp import MaxoutGPClassifier, MaxoutGPRegressor
 from tests.estimators.model_files import LABELS, NAMES, QUICK, X
+
+
+@pytest.fixture(scope="module")
+def wave():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(60, 2))
+    return (
+        X,
+        np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1] + 0.1 * rng.normal(size=60),
+        rng.uniform(-2.0, 2.0, size=(20, 2)),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mnngp import Maxout, MaxoutKernel, NetworkKernel, ReLU
+from mnngp import Activation, Maxout, MaxoutKernel, NetworkKernel, ReLU
 from mnngp.errors import InputError
 
 GOOD = np.eye(3)
@@ -118,6 +118,26 @@ def test_layers_must_be_a_list(layers):
 def test_layers_must_be_activations(layer):
     with pytest.raises(InputError, match=r"layers\[1\] must be an activation"):
         NetworkKernel([Maxout(2), layer])
+
+
+def test_an_activation_of_neither_kind_is_refused():
+    """It was taken for a linear layer, without a word."""
+
+    class Own(Activation):
+        homogeneous = True
+        mean, second_moment = 0.0, 1.0
+
+        def _moment(self, rho):
+            return rho**3
+
+        def _derivative(self, rho):
+            return 3.0 * rho**2
+
+        def _deficit(self, rho):
+            return 1.0 - rho**3
+
+    with pytest.raises(InputError, match="must be a HomogeneousActivation or a SmoothActivation"):
+        NetworkKernel([Own()])
 
 
 def test_kind_and_dtype():

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import dask
-import distributed  # noqa: F401  its settings are in Dask's
+import distributed  # noqa: F401  # its settings have to be there before ``hurried`` changes one
 import joblib
 import numpy as np
 import pytest

@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
 from mnngp import _validation
 from mnngp._typing import Matrix
-from mnngp.activations import Activation, Maxout
+from mnngp.activations import Activation, HomogeneousActivation, Maxout, SmoothActivation
 from mnngp.errors import InputError
 from mnngp.networks.network import Network, as_dtype
 
@@ -353,6 +353,12 @@ class NetworkKernel(DeepKernel):
                 raise InputError(
                     f"layers[{index}] must be an activation, such as Maxout(4) or "
                     f"ReLU(), got {layer!r}"
+                )
+            known = isinstance(layer, HomogeneousActivation | SmoothActivation)
+            if not known and getattr(layer, "table", None) is None:
+                raise InputError(
+                    f"layers[{index}] must be a HomogeneousActivation or a SmoothActivation, "
+                    f"got {layer!r}"
                 )
         if depth is not None and depth > len(self.layers):
             raise InputError(
