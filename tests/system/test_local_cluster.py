@@ -63,7 +63,7 @@ if __name__ == "__main__":
     ours = solve()
     print(ours.report.where, sorted(heard), flush=True)
     cluster.ClusterTiles._product = slow
-    solve(scheduler=ours.inverse.system.parts[0].session.client)
+    solve(scheduler=ours.inverse.operator.session.client)
 """
 
 
