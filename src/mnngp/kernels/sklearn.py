@@ -318,9 +318,8 @@ class NetworkKernel(DeepKernel):
     Examples
     --------
     >>> from mnngp import Maxout, ReLU
-    >>> NetworkKernel([Maxout(4), Maxout(2), ReLU()], weight_var=1.0, bias_var=0.1)
-    NetworkKernel(layers=[Maxout(rank=4), Maxout(rank=2), ReLU()], weight_var=1, bias_var=0.1,
-    kind='nngp')
+    >>> NetworkKernel([Maxout(4), ReLU()], weight_var=1.0, bias_var=0.1)
+    NetworkKernel(layers=[Maxout(rank=4), ReLU()], weight_var=1, bias_var=0.1, kind='nngp')
     """
 
     def __init__(
