@@ -217,13 +217,13 @@ def gradient_rows(
     cosines: Array,
     kernel: Array,
     planes: Array,
-    places: Array,
+    theta_index: Array,
     first: int,
     last: int,
 ) -> None:
     """Some rows of a symmetric matrix, left of the diagonal and mirrored, with their derivatives.
 
-    ``places`` (2, steps) says to which of the ``planes`` (…, n, n) the derivatives in the log
+    ``theta_index`` (2, steps) says to which of the ``planes`` (…, n, n) the derivatives in the log
     weight_var and the log bias_var of each step are added; -1: to none.
     """
     steps = layers.program.kind.shape[0]
@@ -243,12 +243,12 @@ def gradient_rows(
             total[:, :width] = 0.0
             for step in range(steps - 1, -1, -1):
                 pull_step(layers, step, i, j0, way, sums_of(sums, width), pull)
-                if places[0, step] >= 0:
-                    row = total[places[0, step]]
+                if theta_index[0, step] >= 0:
+                    row = total[theta_index[0, step]]
                     for j in range(width):
                         row[j] += pull.weight[j]
-                if places[1, step] >= 0:
-                    row = total[places[1, step]]
+                if theta_index[1, step] >= 0:
+                    row = total[theta_index[1, step]]
                     for j in range(width):
                         row[j] += pull.bias[j]
             for k in range(planes.shape[0]):

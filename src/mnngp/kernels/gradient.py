@@ -28,12 +28,12 @@ _TASK = 64  # rows a thread takes at a time
 # The work at a layer of a pair, in what ``threads`` counts.
 _EFFORT = 4.0
 
-Places = Any
-"""(2, steps): which derivative log weight_var and log bias_var of each step move; -1 for none."""
+ThetaIndex = Any
+"""(2, steps): to which element of theta the weight_var and bias_var of a step belong; -1: none."""
 
 
 def matrix_and_gradient(
-    network: Network, x: Points, places: Places, count: int
+    network: Network, x: Points, theta_index: ThetaIndex, count: int
 ) -> tuple[Matrix, Matrix]:
     """The symmetric kernel matrix, and ``count`` derivatives of it along the last axis."""
     if not count:
@@ -47,13 +47,13 @@ def matrix_and_gradient(
 
     def task(first: int) -> None:
         last = min(first + _TASK, len(x))
-        gradient_rows(layers, cosines, kernel, planes, places, first, last)
+        gradient_rows(layers, cosines, kernel, planes, theta_index, first, last)
 
     work = _EFFORT * kernel.size * len(steps)
     threads.parallel_for(task, range(0, len(x), _TASK)[::-1], work=work)
     rates = pull_back(steps, np.ones(len(x)), _of_tangent(network, points.tangent))
     np.fill_diagonal(kernel, values.diagonal)
-    for plane, rate in zip(planes, summed(rates, places, count), strict=True):
+    for plane, rate in zip(planes, summed(rates, theta_index, count), strict=True):
         with np.errstate(over="ignore"):
             np.fill_diagonal(plane, values.diagonal * rate)
     if not np.isfinite(planes).all():
@@ -113,12 +113,14 @@ def vector_jacobian(
     return Found(variances.sum(axis=0), gram, rows, cols.sum(axis=0))
 
 
-def summed(rates: Vector, places: Places, count: int) -> Vector:
+def summed(rates: Vector, theta_index: ThetaIndex, count: int) -> Vector:
     """Derivatives (2, steps, …) in all variances, added up for each parameter."""
     result = np.zeros((count, *rates.shape[2:]))
-    for place, rate in zip(places.reshape(-1), rates.reshape(-1, *rates.shape[2:]), strict=True):
-        if place >= 0:
-            result[place] += rate
+    for index, rate in zip(
+        theta_index.reshape(-1), rates.reshape(-1, *rates.shape[2:]), strict=True
+    ):
+        if index >= 0:
+            result[index] += rate
     return result
 
 

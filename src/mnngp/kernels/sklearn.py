@@ -222,16 +222,16 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         bias_var stands before weight_var.
         """
         layers, count = len(self._activations()) + 1, 0
-        places = np.full((2, layers), -1, dtype=np.int64)
+        theta_index = np.full((2, layers), -1, dtype=np.int64)
         for row, hyperparameter in (
             (1, self.hyperparameter_bias_var),
             (0, self.hyperparameter_weight_var),
         ):
             if not hyperparameter.fixed:
                 each = hyperparameter.n_elements > 1
-                places[row] = count + np.arange(layers) * each
+                theta_index[row] = count + np.arange(layers) * each
                 count += hyperparameter.n_elements
-        return places, count
+        return theta_index, count
 
 
 class MaxoutKernel(DeepKernel):

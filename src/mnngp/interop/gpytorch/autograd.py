@@ -291,7 +291,7 @@ class _Batches:
             return
         task = Task(True, False, True, self.symmetric, self.dtype.type(2.0), self._refine)
         panels = layout.whole(*out.shape[1:], symmetric=self.symmetric)
-        places = [(k, panel) for k in range(self.count) for panel in panels]
+        tasks = [(k, panel) for k in range(self.count) for panel in panels]
         made = [(self.program(k, derivatives=False), *self._both(k)) for k in range(self.count)]
         none = np.empty((0, 0), self.dtype)
 
@@ -303,7 +303,7 @@ class _Batches:
             panel.gram(rows.points, cols.points, cosines[k])
             transform(cosines[k], none, out[k], panel, program, rows, cols, task)
 
-        threads.parallel_for(one, places, work=_EFFORT * out.size * len(self.network.units))
+        threads.parallel_for(one, tasks, work=_EFFORT * out.size * len(self.network.units))
 
     def pull_back(self, cosines: Matrix, pulled: Matrix, inputs: bool) -> list[Matrix]:
         """From the derivatives in kernel matrices to those in points and variances."""
