@@ -87,9 +87,9 @@ def test_distances_keep_their_relative_accuracy_in_the_ordered_phase():
         0.0,
     )
     for i in range(4):
-        way = way_of(np.zeros((8, 4)), 1, 4)
+        way = way_of(np.zeros((8, 4)), 1)
         way.u[0] = found[i]
-        advance(program, both, both, i, 0, way, 0)
+        advance(program, both, both, i, 0, 4, way, 0)
         found[i] = way.u[0]
 
     with mpmath.workdps(250):

@@ -93,14 +93,14 @@ def sums_of(buffer: Array, width: int) -> Sums:
 @compiled
 def homogeneous_sums(layers: Layers, step: int, i: int, j0: int, way: Way, to: Sums) -> None:
     """The ``Sums`` of a homogeneous step, from E and P that the way forward has kept."""
-    u = way.u[step]
+    width = to.slope.shape[0]
+    u = way.u[step, :width]
     one = u.dtype.type(1.0)
     half = u.dtype.type(0.5)
     zero = u.dtype.type(0.0)
     eps = u.dtype.type(np.finfo(u.dtype).eps)
     value, slope, second = way.value[step], way.slope[step], way.second[step]
     root, ai, ri = layers.program.moment_root[step], layers.rows.a[step, i], layers.rows.r[step, i]
-    width = u.shape[0]
     a, r = layers.cols.a[step, j0 : j0 + width], layers.cols.r[step, j0 : j0 + width]
     for j in range(width):
         lean = root * (ri - r[j])
@@ -130,11 +130,10 @@ def pull_step(layers: Layers, step: int, i: int, j0: int, way: Way, sums: Sums, 
     if program.kind[step] == HERMITE:
         first, last = program.deviation_span[step, 0], program.deviation_span[step, 1]
         mine = layers.rows.deviation[first:last, i], layers.row_rates.deviation[first:last, i]
-        theirs = (
-            layers.cols.deviation[first:last, j0:end],
-            layers.col_rates.deviation[first:last, j0:end],
+        theirs = layers.cols.deviation[first:last], layers.col_rates.deviation[first:last]
+        hermite_sums(
+            ladder_of(program, step), mine, theirs, j0, way.u[step, :width], sums, way.work
         )
-        hermite_sums(ladder_of(program, step), mine, theirs, way.u[step], sums, way.work)
     else:
         homogeneous_sums(layers, step, i, j0, way, sums)
     bi, wi, gi = (
@@ -191,9 +190,12 @@ def begin(layers: Layers, cosine: Array, i: int, j0: int, way: Way, pull: Pull) 
     half = pull.u.dtype.type(0.5)
     zero = pull.u.dtype.type(0.0)
     program, width = layers.program, pull.u.shape[0]
-    way.t[0, :] = zero
-    distances(cosine, layers.rows.points, i, layers.cols.points, j0, layers.refine, way.u[0])
-    advance(program, layers.rows, layers.cols, i, j0, way, 2 if program.tangent else 1)
+    way.t[0, :width] = zero
+    distances(
+        cosine, layers.rows.points, i, layers.cols.points, j0, layers.refine, way.u[0, :width]
+    )
+    order = 2 if program.tangent else 1
+    advance(program, layers.rows, layers.cols, i, j0, width, way, order)
     u, t = way.u[program.kind.shape[0]], way.t[program.kind.shape[0]]
     mine, theirs = layers.rows.scale[i], layers.cols.scale[j0 : j0 + width]
     for j in range(width):
@@ -227,7 +229,7 @@ def gradient_rows(
     weight_var and the log bias_var of each step are added; -1: to none.
     """
     steps = layers.program.kind.shape[0]
-    buffer = np.empty((5 * (steps + 1) + 3, STRIP), kernel.dtype)
+    way = way_of(np.empty((5 * (steps + 1) + 3, STRIP), kernel.dtype), steps + 1)
     pulls, sums = np.empty((6, STRIP), kernel.dtype), np.empty((8, STRIP), kernel.dtype)
     total = np.empty((planes.shape[0], STRIP), kernel.dtype)
     for j0 in range(0, last, STRIP):
@@ -236,7 +238,7 @@ def gradient_rows(
             width = end - j0
             if width <= 0:
                 continue
-            way, pull = way_of(buffer, steps + 1, width), pull_of(pulls, width)
+            pull = pull_of(pulls, width)
             pull.weight[:] = 1.0
             begin(layers, cosines[i, j0:end], i, j0, way, pull)
             kernel[i, j0:end] = pull.bias
@@ -313,7 +315,7 @@ def pull_rows(
     steps = layers.program.kind.shape[0]
     dtype = pulled.dtype
     inputs = to.gram.shape[0] > 0
-    buffer = np.empty((5 * (steps + 1) + 3, STRIP), dtype)
+    way = way_of(np.empty((5 * (steps + 1) + 3, STRIP), dtype), steps + 1)
     pulls, sums = np.empty((6, STRIP), dtype), np.empty((8, STRIP), dtype)
     for j0 in range(0, pulled.shape[1], STRIP):
         for i in range(first, last):
@@ -321,7 +323,7 @@ def pull_rows(
             width = end - j0
             if width <= 0:
                 continue
-            way, pull = way_of(buffer, steps + 1, width), pull_of(pulls, width)
+            pull = pull_of(pulls, width)
             for j in range(width):
                 pull.weight[j] = pulled[i, j0 + j]
             if symmetric:
@@ -330,7 +332,7 @@ def pull_rows(
             begin(layers, cosines[i, j0:end], i, j0, way, pull)
             for step in range(steps - 1, -1, -1):
                 if step == 0 and inputs:
-                    pull_gram(way.u[1], pull)
+                    pull_gram(way.u[1, :width], pull)
                     for j in range(width):
                         to.cols[j0 + j] += pull.bias[j]
                         to.gram[i, j0 + j] = pull.weight[j]

@@ -22,7 +22,7 @@ from mnngp._typing import Array, Matrix, Vector
 from mnngp.activations.chebyshev import HALF_RANGE, Series
 from mnngp.errors import MnngpError
 from mnngp.kernels import strips
-from mnngp.kernels.forward import STRIP, Way, advance, wanted, way_of
+from mnngp.kernels.forward import STRIP, advance, wanted, way_of
 from mnngp.kernels.layout import Panel
 from mnngp.kernels.pointwise import Step, behind
 from mnngp.kernels.program import TOLERANCE, one_step, pack, padded, side
@@ -38,20 +38,19 @@ _FITS = ((1e-15, 64), (1e-14, 128), (1e-13, 256))
 
 
 @compiled
-def through_layers(program: Program, row: Side, cols: Side, way: Way) -> None:
+def through_layers(
+    program: Program, row: Side, cols: Side, u: Array, t: Array, buffer: Array
+) -> None:
     """Distances through all layers, in place, with their tangents."""
-    for start in range(0, way.u.shape[1], _GROUP):
-        stop = min(start + _GROUP, way.u.shape[1])
-        way.t[0, start:stop] = 0.0
-        some = Way(
-            way.u[:, start:stop],
-            way.t[:, start:stop],
-            way.value[:, start:stop],
-            way.slope[:, start:stop],
-            way.second[:, start:stop],
-            way.work[:, start:stop],
-        )
-        advance(program, row, cols, 0, 0, some, 0)
+    way = way_of(buffer, 1)
+    for start in range(0, u.shape[0], _GROUP):
+        stop = min(start + _GROUP, u.shape[0])
+        width = stop - start
+        way.u[0, :width] = u[start:stop]
+        way.t[0, :width] = 0.0
+        advance(program, row, cols, 0, 0, width, way, 0)
+        u[start:stop] = way.u[0, :width]
+        t[start:stop] = way.t[0, :width]
 
 
 class OneWay:
@@ -66,10 +65,10 @@ class OneWay:
 
     def __call__(self, u: Vector) -> tuple[Vector, Vector]:
         """Distances and tangents behind the network, for distances before it."""
-        way = way_of(np.zeros((8, len(u))), 1, len(u))
-        way.u[0] = u
-        through_layers(self.program, self.row, self.cols, way)
-        return way.u[0], way.t[0]
+        distance, tangent = u.copy(), np.empty_like(u)
+        buffer = np.empty((8, _GROUP))
+        through_layers(self.program, self.row, self.cols, distance, tangent, buffer)
+        return distance, tangent
 
 
 def collapsed(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> Program | None:
@@ -129,7 +128,8 @@ def to_entries(
     series, stretch, shift = chart
     program, row, cols = layers
     offset, factor = affine
-    buffer, far = np.empty((3, STRIP)), np.empty((8, STRIP))
+    buffer, far = np.empty((3, STRIP)), np.empty((2, STRIP))
+    group = np.empty((8, _GROUP))
     for left in range(panel.begin, panel.end, STRIP):
         right = min(left + STRIP, panel.end)
         for i in range(panel.first, panel.last):
@@ -147,14 +147,14 @@ def to_entries(
                 outside += 1 if abs(x[j]) > 2.0 else 0
             chebyshev(x, series, value, buffer[2, :width])
             if outside > 0:
-                way = way_of(far, 1, outside)
+                u, t = far[0, :outside], far[1, :outside]
                 count = 0
                 for j in range(width):
                     if abs(x[j]) > 2.0:
-                        way.u[0, count] = math.sin(angle[j]) ** 2
+                        u[count] = math.sin(angle[j]) ** 2
                         count += 1
-                through_layers(program, row, cols, way)
-                found = way.t[0] if program.tangent else way.u[0]
+                through_layers(program, row, cols, u, t, group)
+                found = t if program.tangent else u
                 count = 0
                 for j in range(width):
                     if abs(x[j]) > 2.0:

@@ -42,12 +42,12 @@ REFINE = {np.dtype(np.float64): 1e-3, np.dtype(np.float32): 1e-2}
 class Way(NamedTuple):
     """A strip on its way: one row of each array, or one for each step if the way is kept."""
 
-    u: Array  # (1 or steps + 1, width)
+    u: Array  # (1 or steps + 1, STRIP)
     t: Array
-    value: Array  # (1 or steps, width) E
+    value: Array  # E
     slope: Array  # P
     second: Array  # P', see ``homogeneous_values``
-    work: Array  # (3, width)
+    work: Array  # (3, STRIP)
 
 
 class Task(NamedTuple):
@@ -62,43 +62,45 @@ class Task(NamedTuple):
 
 
 @compiled
-def way_of(buffer: Array, rows: int, width: int) -> Way:
-    """Views of a buffer of 5 · rows + 3 strips."""
+def way_of(buffer: Array, rows: int) -> Way:
+    """Parts of a buffer of 5 · rows + 3 strips, whose rows are contiguous: loops vectorise."""
     return Way(
-        buffer[:rows, :width],
-        buffer[rows : 2 * rows, :width],
-        buffer[2 * rows : 3 * rows, :width],
-        buffer[3 * rows : 4 * rows, :width],
-        buffer[4 * rows : 5 * rows, :width],
-        buffer[5 * rows :, :width],
+        buffer[:rows],
+        buffer[rows : 2 * rows],
+        buffer[2 * rows : 3 * rows],
+        buffer[3 * rows : 4 * rows],
+        buffer[4 * rows : 5 * rows],
+        buffer[5 * rows :],
     )
 
 
 @compiled
 def advance(
-    program: Program, rows: Side, cols: Side, i: int, j0: int, way: Way, order: int
+    program: Program, rows: Side, cols: Side, i: int, j0: int, width: int, way: Way, order: int
 ) -> None:
     """Take the strip of row i from column j0 on through all steps of the program.
 
-    It stands in the first rows of ``way``. With ``order`` ≥ 1 the way is kept: every step has rows
-    of its own, and E and P stay there; with 2 the derivative of P as well.
+    It stands in the first ``width`` columns of ``way``. With ``order`` ≥ 1 the way is kept: every
+    step has rows of its own, and E and P stay there; with 2 the derivative of P as well.
     """
     one = way.u.dtype.type(1.0)
     two = way.u.dtype.type(2.0)
     zero = way.u.dtype.type(0.0)
-    width = way.u.shape[1]
     end = j0 + width
+    first_u, first_t = way.u[0, :width], way.t[0, :width]
     for step in range(program.kind.shape[0]):
-        here = step if order > 0 else 0
-        behind = step + 1 if order > 0 else 0
-        u, t, value, slope = way.u[here], way.t[here], way.value[here], way.slope[here]
-        next_u, next_t = way.u[behind], way.t[behind]
         kind = program.kind[step]
         ai, pi, ri = rows.a[step, i], rows.p[step, i], rows.r[step, i]
         a, p, r = cols.a[step, j0:end], cols.p[step, j0:end], cols.r[step, j0:end]
         if kind == NEAR and program.power_terms[step] > 0 and order == 0:
-            quick_step(program, step, u, t, (ai, pi, ri), (a, p, r))
-        elif kind == COLLAPSED:
+            quick_step(program, step, first_u, first_t, (ai, pi, ri), (a, p, r))
+            continue
+        here = step if order > 0 else 0
+        behind = step + 1 if order > 0 else 0
+        u, t = way.u[here, :width], way.t[here, :width]
+        value, slope = way.value[here, :width], way.slope[here, :width]
+        next_u, next_t = way.u[behind, :width], way.t[behind, :width]
+        if kind == COLLAPSED:
             # The series are those of s / s_L, whose square divides u, and of t_L.
             beyond = half_angle(program, step, u, way.work[0])
             two_sided(program, step, G, u, beyond, value, way.work)
@@ -111,7 +113,8 @@ def advance(
             hermite_values(
                 ladder_of(program, step),
                 rows.deviation[first:last, i],
-                cols.deviation[first:last, j0:end],
+                cols.deviation[first:last],
+                j0,
                 u,
                 value,
                 slope,
@@ -125,7 +128,8 @@ def advance(
                 next_t[j] = one - two * next_u[j] + slope[j] * t[j]
         else:
             least = max(order, 1) if program.tangent else min(order, 1)
-            homogeneous_values(program, step, u, least, value, slope, way.second[here], way.work)
+            second = way.second[here, :width]
+            homogeneous_values(program, step, u, least, value, slope, second, way.work)
             for j in range(width):
                 dp = pi - p[j]
                 dr = ri - r[j]
@@ -192,7 +196,7 @@ def transform(
     """
     one = state.dtype.type(1.0)
     zero = state.dtype.type(0.0)
-    buffer = np.empty((8, STRIP), state.dtype)
+    way = way_of(np.empty((8, STRIP), state.dtype), 1)
     for left in range(panel.begin, panel.end, STRIP):
         right = min(left + STRIP, panel.end)
         for i in range(panel.first, panel.last):
@@ -202,8 +206,7 @@ def transform(
             if width <= 0:
                 continue
             column = start + panel.col_shift
-            way = way_of(buffer, 1, width)
-            u, t = way.u[0], way.t[0]
+            u, t = way.u[0, :width], way.t[0, :width]
             if task.raw:
                 distances(
                     state[i, start:stop], rows.points, row, cols.points, column, task.refine, u
@@ -216,7 +219,7 @@ def transform(
                 if program.tangent:
                     for j in range(width):
                         t[j] = tangents[i, start + j]
-            advance(program, rows, cols, row, column, way, 0)
+            advance(program, rows, cols, row, column, width, way, 0)
             if task.save:
                 for j in range(width):
                     state[i, start + j] = u[j]

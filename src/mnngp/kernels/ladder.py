@@ -101,43 +101,52 @@ def signed_inverse(u: Array, odd: int, inverse: Array) -> None:
 
 @compiled
 def hermite_values(
-    ladder: Ladder, mine: Array, theirs: Array, u: Array, value: Array, slope: Array, work: Array
+    ladder: Ladder,
+    mine: Array,
+    theirs: Array,
+    j0: int,
+    u: Array,
+    value: Array,
+    slope: Array,
+    work: Array,
 ) -> None:
     """The sum over k ≥ 1 of the step, and its slope.
 
-    ``mine`` (terms,) and ``theirs`` (terms, width) are deviations of the row's and the columns'
-    points. Degree 0 does not depend on ρ: it is in ``Side.r``.
+    ``mine`` (terms,) are the deviations of the row's point, ``theirs`` (terms, n) those of the
+    columns', of which the strip begins with j0. Degree 0 does not depend on ρ: it is in ``Side.r``.
     """
     one = u.dtype.type(1.0)
     two = u.dtype.type(2.0)
     half = u.dtype.type(0.5)
     quarter = u.dtype.type(0.25)
     width, terms = u.shape[0], ladder.reference.shape[0]
-    power, rest = work[0], work[1]
+    power, rest, inverse = work[0, :width], work[1, :width], work[2, :width]
     value[:] = u.dtype.type(0.0)
     slope[:] = u.dtype.type(0.0)
     for rung in range(min(ladder.rungs, terms - ladder.whole)):
         first_power(u, ladder.degree[ladder.whole + rung], power, rest)
         for k in range(ladder.whole + rung, terms, ladder.rungs):
             here, degree = ladder.reference[k], ladder.degree[k]
+            own, other = mine[k], theirs[k, j0 : j0 + width]
             for j in range(width):
-                apart = mine[k] - theirs[k, j]
-                product = (here + mine[k]) * (here + theirs[k, j])
+                apart = own - other[j]
+                product = (here + own) * (here + other[j])
                 fallen = one + power[j] if ladder.odd > 0 and u[j] > half else rest[j]
                 value[j] += quarter * apart * apart + half * product * fallen
                 slope[j] += degree * product * power[j]
             double_degree(power, rest)
-    signed_inverse(u, ladder.odd, work[2])
+    signed_inverse(u, ladder.odd, inverse)
     for j in range(width):
-        slope[j] *= work[2, j]
+        slope[j] *= inverse[j]
         power[j] = one  # ρ^(k-1)
         rest[j] = one  # (1 - ρ^k) / (1 - ρ) = 1 + ρ + … + ρ^(k-1)
     for k in range(1, ladder.whole):
         here, degree = ladder.reference[k], ladder.degree[k]
         by_two = k + 1 < ladder.whole and ladder.degree[k + 1] - degree > one
+        own, other = mine[k], theirs[k, j0 : j0 + width]
         for j in range(width):
-            apart = mine[k] - theirs[k, j]
-            product = (here + mine[k]) * (here + theirs[k, j])
+            apart = own - other[j]
+            product = (here + own) * (here + other[j])
             value[j] += quarter * apart * apart + product * u[j] * rest[j]
             slope[j] += degree * product * power[j]
             rho = one - two * u[j]
@@ -172,6 +181,7 @@ def hermite_sums(
     ladder: Ladder,
     mine: tuple[Array, Array],
     theirs: tuple[Array, Array],
+    j0: int,
     u: Array,
     to: Sums,
     work: Array,
@@ -185,7 +195,7 @@ def hermite_sums(
     half = u.dtype.type(0.5)
     zero = u.dtype.type(0.0)
     width, terms = u.shape[0], ladder.reference.shape[0]
-    power, rest, lower = work[0], work[1], work[2]
+    power, rest, lower = work[0, :width], work[1, :width], work[2, :width]
     for part in to:
         part[:] = zero
     signed_inverse(u, ladder.odd, lower)
@@ -194,10 +204,11 @@ def hermite_sums(
         for k in range(ladder.whole + rung, terms, ladder.rungs):
             here, degree = ladder.reference[k], ladder.degree[k]
             one_side = here + mine[0][k], mine[1][k]
+            deviation, rate = theirs[0][k, j0 : j0 + width], theirs[1][k, j0 : j0 + width]
             for j in range(width):
-                other = here + theirs[0][k, j], theirs[1][k, j]
+                other = here + deviation[j], rate[j]
                 fallen = one + power[j] if ladder.odd > 0 and u[j] > half else rest[j]
-                add_term(mine[0][k] - theirs[0][k, j], one_side, other, fallen, j, to)
+                add_term(mine[0][k] - deviation[j], one_side, other, fallen, j, to)
                 below = degree * power[j] * lower[j]  # k ρ^(k-1)
                 product = one_side[0] * other[0]
                 to.slope[j] += below * product
@@ -213,10 +224,11 @@ def hermite_sums(
         here, degree = ladder.reference[k], ladder.degree[k]
         one_side = here + mine[0][k], mine[1][k]
         by_two = 0 < k < ladder.whole - 1 and ladder.degree[k + 1] - degree > one
+        deviation, rate = theirs[0][k, j0 : j0 + width], theirs[1][k, j0 : j0 + width]
         for j in range(width):
-            other = here + theirs[0][k, j], theirs[1][k, j]
+            other = here + deviation[j], rate[j]
             fallen = two * u[j] * rest[j] if k > 0 else zero
-            add_term(mine[0][k] - theirs[0][k, j], one_side, other, fallen, j, to)
+            add_term(mine[0][k] - deviation[j], one_side, other, fallen, j, to)
             if k == 0:
                 continue
             below = degree * power[j]
