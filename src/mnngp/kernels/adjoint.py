@@ -24,9 +24,13 @@ import numpy as np
 
 from mnngp._system.compiled import compiled
 from mnngp._typing import Array
-from mnngp.kernels.forward import STRIP, Way, advance, distances, way_of
+from mnngp.kernels.forward import Way, advance, distances, way_of
 from mnngp.kernels.ladder import Sums, hermite_sums, ladder_of
 from mnngp.kernels.strips import HERMITE, Program, Side
+
+# Columns: more than on the way forward, because a call with so many arrays costs as much as fifty.
+STRIP = 512
+_MIRRORED = 8  # rows
 
 
 class Rates(NamedTuple):
@@ -105,12 +109,13 @@ def homogeneous_sums(layers: Layers, step: int, i: int, j0: int, way: Way, to: S
     for j in range(width):
         lean = root * (ri - r[j])
         both = ai * a[j]
-        to.x_row[j] = ai * lean + both * value[j]
-        to.x_col[j] = both * value[j] - a[j] * lean
+        x_row = ai * lean + both * value[j]
+        x_col = both * value[j] - a[j] * lean
+        to.x_row[j] = x_row
+        to.x_col[j] = x_col
+        to.y_row[j] = half * x_row
+        to.y_col[j] = half * x_col
         to.slope[j] = both * slope[j]
-    for j in range(width):
-        to.y_row[j] = half * to.x_row[j]
-        to.y_col[j] = half * to.x_col[j]
     if layers.program.tangent:
         for j in range(width):
             to.q_row[j] = to.q_col[j] = half * to.slope[j]
@@ -123,6 +128,7 @@ def homogeneous_sums(layers: Layers, step: int, i: int, j0: int, way: Way, to: S
 @compiled
 def pull_step(layers: Layers, step: int, i: int, j0: int, way: Way, sums: Sums, pull: Pull) -> None:
     """Take the derivatives from behind a step to before it, in place."""
+    one = pull.u.dtype.type(1.0)
     two = pull.u.dtype.type(2.0)
     half = pull.u.dtype.type(0.5)
     program, width = layers.program, pull.u.shape[0]
@@ -156,25 +162,20 @@ def pull_step(layers: Layers, step: int, i: int, j0: int, way: Way, sums: Sums, 
             sums.second[j] *= gt
             pull.t[j] *= sums.slope[j]
             pull.u[j] = gu
-    else:
-        for j in range(width):
-            gu = pull.u[j]
-            sums.x_row[j] *= gu
-            sums.x_col[j] *= gu
-            sums.y_row[j] *= gu
-            sums.y_col[j] *= gu
     for j in range(width):
-        part = half * pull.u[j] * (pi - p[j])
+        gu = pull.u[j]
+        scale = one if program.tangent else gu  # the tangents' sums have it already
+        part = half * gu * (pi - p[j])
         mine_b = part * bi
         theirs_b = part * b[j]
-        x_row, x_col = half * sums.x_row[j], half * sums.x_col[j]
+        x_row, x_col = half * scale * sums.x_row[j], half * scale * sums.x_col[j]
         row = pull.row[j] - mine_b - x_row
         col = pull.col[j] + theirs_b - x_col
         pull.bias[j] = mine_b - theirs_b + row * bi * bi + col * b[j] * b[j]
         pull.weight[j] = x_row + x_col + row * wi + col * w[j]
-        pull.row[j] = sums.y_row[j] + row * gi
-        pull.col[j] = sums.y_col[j] + col * g[j]
-        pull.u[j] *= sums.slope[j]
+        pull.row[j] = scale * sums.y_row[j] + row * gi
+        pull.col[j] = scale * sums.y_col[j] + col * g[j]
+        pull.u[j] = gu * sums.slope[j]
     if program.tangent:
         for j in range(width):
             pull.u[j] += sums.second[j]
@@ -214,57 +215,6 @@ def begin(layers: Layers, cosine: Array, i: int, j0: int, way: Way, pull: Pull) 
 
 
 @compiled
-def gradient_rows(
-    layers: Layers,
-    cosines: Array,
-    kernel: Array,
-    planes: Array,
-    theta_index: Array,
-    first: int,
-    last: int,
-) -> None:
-    """Some rows of a symmetric matrix, left of the diagonal and mirrored, with their derivatives.
-
-    ``theta_index`` (2, steps) says to which of the ``planes`` (…, n, n) the derivatives in the log
-    weight_var and the log bias_var of each step are added; -1: to none.
-    """
-    steps = layers.program.kind.shape[0]
-    way = way_of(np.empty((5 * (steps + 1) + 3, STRIP), kernel.dtype), steps + 1)
-    pulls, sums = np.empty((6, STRIP), kernel.dtype), np.empty((8, STRIP), kernel.dtype)
-    total = np.empty((planes.shape[0], STRIP), kernel.dtype)
-    for j0 in range(0, last, STRIP):
-        for i in range(first, last):
-            end = min(j0 + STRIP, i)
-            width = end - j0
-            if width <= 0:
-                continue
-            pull = pull_of(pulls, width)
-            pull.weight[:] = 1.0
-            begin(layers, cosines[i, j0:end], i, j0, way, pull)
-            kernel[i, j0:end] = pull.bias
-            total[:, :width] = 0.0
-            for step in range(steps - 1, -1, -1):
-                pull_step(layers, step, i, j0, way, sums_of(sums, width), pull)
-                if theta_index[0, step] >= 0:
-                    row = total[theta_index[0, step]]
-                    for j in range(width):
-                        row[j] += pull.weight[j]
-                if theta_index[1, step] >= 0:
-                    row = total[theta_index[1, step]]
-                    for j in range(width):
-                        row[j] += pull.bias[j]
-            for k in range(planes.shape[0]):
-                planes[k, i, j0:end] = total[k, :width]
-        for j in range(j0, min(j0 + STRIP, last)):
-            for i in range(max(first, j + 1), last):
-                kernel[j, i] = kernel[i, j]
-        for k in range(planes.shape[0]):
-            for j in range(j0, min(j0 + STRIP, last)):
-                for i in range(max(first, j + 1), last):
-                    planes[k, j, i] = planes[k, i, j]
-
-
-@compiled
 def total_of(values: Array) -> Any:
     """The sum, in four chains: one alone would wait for each addition to end."""
     zero = values.dtype.type(0.0)
@@ -278,6 +228,84 @@ def total_of(values: Array) -> Any:
     for j in range(whole, values.shape[0]):
         a += values[j]
     return (a + b) + (c + d)
+
+
+@compiled
+def gradient_strip(
+    layers: Layers, cosine: Array, i: int, j0: int, way: Way, total: Array, theta_index: Array
+) -> bool:
+    """The derivatives of a strip of row i, added up in ``total``; the entries go to its last row.
+
+    Returns whether all are finite.
+    """
+    pulls, sums = total[:6], total[6:14]
+    found = total[14:]
+    width, last = cosine.shape[0], found.shape[0] - 1
+    pull = pull_of(pulls, width)
+    pull.weight[:] = 1.0
+    begin(layers, cosine, i, j0, way, pull)
+    found[:last, :width] = 0.0
+    found[last, :width] = pull.bias
+    for step in range(layers.program.kind.shape[0] - 1, -1, -1):
+        pull_step(layers, step, i, j0, way, sums_of(sums, width), pull)
+        if theta_index[0, step] >= 0:
+            row = found[theta_index[0, step]]
+            for j in range(width):
+                row[j] += pull.weight[j]
+        if theta_index[1, step] >= 0:
+            row = found[theta_index[1, step]]
+            for j in range(width):
+                row[j] += pull.bias[j]
+    finite = True
+    for k in range(last):
+        finite = finite and math.isfinite(total_of(found[k, :width]))
+    return finite
+
+
+@compiled
+def mirror(matrix: Array, j0: int, top: int, bottom: int) -> None:
+    """Copy some rows of a strip to the other side of the diagonal."""
+    for j in range(j0, min(j0 + STRIP, bottom)):
+        for i in range(max(top, j + 1), bottom):
+            matrix[j, i] = matrix[i, j]
+
+
+@compiled
+def gradient_rows(
+    layers: Layers,
+    cosines: Array,
+    kernel: Array,
+    planes: Array,
+    theta_index: Array,
+    first: int,
+    last: int,
+    finite: Array,
+) -> None:
+    """Some rows of a symmetric matrix, left of the diagonal and mirrored, with their derivatives.
+
+    ``theta_index`` (2, steps) says to which of the ``planes`` (count, n, n) the derivatives in the
+    log weight_var and the log bias_var of each step are added; -1: to none. ``finite`` (n,) hears
+    of rows with derivatives that are not.
+    """
+    steps, count = layers.program.kind.shape[0], planes.shape[0]
+    way = way_of(np.empty((5 * (steps + 1) + 3, STRIP), planes.dtype), steps + 1)
+    total = np.empty((15 + count, STRIP), planes.dtype)
+    for j0 in range(0, last, STRIP):
+        # Few rows at a time are mirrored while they are in cache, a whole cache line of each.
+        for top in range(first, last, _MIRRORED):
+            bottom = min(top + _MIRRORED, last)
+            for i in range(top, bottom):
+                end = min(j0 + STRIP, i)
+                if end <= j0:
+                    continue
+                row = cosines[i, j0:end]
+                finite[i] &= gradient_strip(layers, row, i, j0, way, total, theta_index)
+                for k in range(count):
+                    planes[k, i, j0:end] = total[14 + k, : end - j0]
+                kernel[i, j0:end] = total[14 + count, : end - j0]
+            mirror(kernel, j0, top, bottom)
+            for k in range(count):
+                mirror(planes[k], j0, top, bottom)
 
 
 class Found(NamedTuple):
