@@ -175,9 +175,9 @@ def one_layer(activation, v, w, u):
     points = inputs(np.array([v, w]))
     steps = list(walk(points, [Block(activation, 1.0, 0.0)]))
     both = side(steps, np.zeros((2, 1)), np.ones(2))
-    way = way_of(np.empty((8, 1)), 1, 1)
+    way = way_of(np.empty((8, 1)), 1)
     way.u[0], way.t[0] = u, 1.0
-    advance(pack(steps, double, tangent=True), both, both, 0, 1, way, 0)
+    advance(pack(steps, double, tangent=True), both, both, 0, 1, 1, way, 0)
     distance, tangent = way.u[0], way.t[0]
     scale, correlation = float(np.sqrt(points.variance).prod()), 1.0 - 2.0 * distance[0]
     return (
