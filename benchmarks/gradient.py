@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from mnngp import MaxoutKernel
+from mnngp._system import threads
 from mnngp.inference import Posterior, log_evidence_gradient
 
 HERE = Path(__file__).parent
@@ -78,7 +79,8 @@ def memory_of_evidence(n: int) -> list[str]:
 def main(n: int, n_evidence: int, turns: int) -> None:
     text = [
         f"Derivatives, depth {DEPTH}, rank 4; {datetime.now(UTC):%Y-%m-%d}, "
-        f"Python {platform.python_version()}, NumPy {np.__version__}; medians of {turns} turns.",
+        f"Python {platform.python_version()}, NumPy {np.__version__}; "
+        f"{threads.count()} threads; medians of {turns} turns.",
         "",
         f"The kernel matrix of {n:,} points, milliseconds:",
         "",
