@@ -80,105 +80,128 @@ def pull_of(buffer: Array, width: int) -> Pull:
 
 
 @compiled
-def sums_of(buffer: Array, width: int) -> Sums:
+def sums_of(buffer: Array) -> Sums:
     """Views of eight strips."""
     return Sums(
-        buffer[0, :width],
-        buffer[1, :width],
-        buffer[2, :width],
-        buffer[3, :width],
-        buffer[4, :width],
-        buffer[5, :width],
-        buffer[6, :width],
-        buffer[7, :width],
+        buffer[0],
+        buffer[1],
+        buffer[2],
+        buffer[3],
+        buffer[4],
+        buffer[5],
+        buffer[6],
+        buffer[7],
     )
 
 
-@compiled
-def homogeneous_sums(layers: Layers, step: int, i: int, j0: int, way: Way, to: Sums) -> None:
-    """The ``Sums`` of a homogeneous step, from E and P that the way forward has kept."""
-    width = to.slope.shape[0]
-    u = way.u[step, :width]
-    one = u.dtype.type(1.0)
-    half = u.dtype.type(0.5)
-    zero = u.dtype.type(0.0)
-    eps = u.dtype.type(np.finfo(u.dtype).eps)
-    value, slope, second = way.value[step], way.slope[step], way.second[step]
-    root, ai, ri = layers.program.moment_root[step], layers.rows.a[step, i], layers.rows.r[step, i]
-    a, r = layers.cols.a[step, j0 : j0 + width], layers.cols.r[step, j0 : j0 + width]
-    for j in range(width):
-        lean = root * (ri - r[j])
-        both = ai * a[j]
-        x_row = ai * lean + both * value[j]
-        x_col = both * value[j] - a[j] * lean
-        to.x_row[j] = x_row
-        to.x_col[j] = x_col
-        to.y_row[j] = half * x_row
-        to.y_col[j] = half * x_col
-        to.slope[j] = both * slope[j]
-    if layers.program.tangent:
-        for j in range(width):
-            to.q_row[j] = to.q_col[j] = half * to.slope[j]
-            product = u[j] * (one - u[j])
-            # dP/du has a pole at equal points; what it is multiplied by goes to zero faster
-            rate = second[j] / math.sqrt(product) if product > eps * eps else zero
-            to.second[j] = ai * a[j] * rate
+class Ends(NamedTuple):
+    """What a step's rates say of the row's point, and of a strip's."""
+
+    beta: Any
+    weight: Any
+    growth: Any
+    p: Any
 
 
 @compiled
-def pull_step(layers: Layers, step: int, i: int, j0: int, way: Way, sums: Sums, pull: Pull) -> None:
-    """Take the derivatives from behind a step to before it, in place."""
+def settle(j: int, gu: Any, x: Any, y: Any, row: Ends, col: Ends, pull: Pull) -> None:
+    """Leave what a step owes to its own variances, and what it owes to the points before it.
+
+    ``x`` and ``y`` are X and Y of both points, times the derivatives behind the step.
+    """
+    half = pull.u.dtype.type(0.5)
+    part = half * gu * (row.p - col.p[j])
+    mine, theirs = part * row.beta, part * col.beta[j]
+    x_row, x_col = half * x[0], half * x[1]
+    of_row = pull.row[j] - mine - x_row
+    of_col = pull.col[j] + theirs - x_col
+    pull.bias[j] = mine - theirs + of_row * row.beta * row.beta + of_col * col.beta[j] * col.beta[j]
+    pull.weight[j] = x_row + x_col + of_row * row.weight + of_col * col.weight[j]
+    pull.row[j] = y[0] + of_row * row.growth
+    pull.col[j] = y[1] + of_col * col.growth[j]
+
+
+@compiled
+def pull_homogeneous(
+    layers: Layers, step: int, i: int, j0: int, way: Way, ends: tuple[Ends, Ends], pull: Pull
+) -> None:
+    """A homogeneous step, from E and P that the way forward has kept."""
     one = pull.u.dtype.type(1.0)
     two = pull.u.dtype.type(2.0)
     half = pull.u.dtype.type(0.5)
-    program, width = layers.program, pull.u.shape[0]
-    end = j0 + width
-    if program.kind[step] == HERMITE:
-        first, last = program.deviation_span[step, 0], program.deviation_span[step, 1]
-        mine = layers.rows.deviation[first:last, i], layers.row_rates.deviation[first:last, i]
-        theirs = layers.cols.deviation[first:last], layers.col_rates.deviation[first:last]
-        hermite_sums(
-            ladder_of(program, step), mine, theirs, j0, way.u[step, :width], sums, way.work
-        )
-    else:
-        homogeneous_sums(layers, step, i, j0, way, sums)
-    bi, wi, gi = (
-        layers.row_rates.beta[step, i],
-        layers.row_rates.weight[step, i],
-        layers.row_rates.growth[step, i],
-    )
-    b = layers.col_rates.beta[step, j0:end]
-    w = layers.col_rates.weight[step, j0:end]
-    g = layers.col_rates.growth[step, j0:end]
-    pi, p, t = layers.rows.p[step, i], layers.cols.p[step, j0:end], way.t[step]
-    if program.tangent:
-        for j in range(width):  # t' = 1 - 2u' + slope t
-            gu = pull.u[j] - two * pull.t[j]
-            gt = pull.t[j] * t[j]
-            sums.x_row[j] = gu * sums.x_row[j] + gt * sums.slope[j]
-            sums.x_col[j] = gu * sums.x_col[j] + gt * sums.slope[j]
-            sums.y_row[j] = gu * sums.y_row[j] + gt * sums.q_row[j]
-            sums.y_col[j] = gu * sums.y_col[j] + gt * sums.q_col[j]
-            sums.second[j] *= gt
-            pull.t[j] *= sums.slope[j]
-            pull.u[j] = gu
-    for j in range(width):
-        gu = pull.u[j]
-        scale = one if program.tangent else gu  # the tangents' sums have it already
-        part = half * gu * (pi - p[j])
-        mine_b = part * bi
-        theirs_b = part * b[j]
-        x_row, x_col = half * scale * sums.x_row[j], half * scale * sums.x_col[j]
-        row = pull.row[j] - mine_b - x_row
-        col = pull.col[j] + theirs_b - x_col
-        pull.bias[j] = mine_b - theirs_b + row * bi * bi + col * b[j] * b[j]
-        pull.weight[j] = x_row + x_col + row * wi + col * w[j]
-        pull.row[j] = scale * sums.y_row[j] + row * gi
-        pull.col[j] = scale * sums.y_col[j] + col * g[j]
-        pull.u[j] = gu * sums.slope[j]
-    if program.tangent:
+    zero = pull.u.dtype.type(0.0)
+    least = pull.u.dtype.type(np.finfo(pull.u.dtype).eps) ** 2
+    width = pull.u.shape[0]
+    u, t, tangent = way.u[step], way.t[step], layers.program.tangent
+    value, slope, second = way.value[step], way.slope[step], way.second[step]
+    root, ai, ri = layers.program.moment_root[step], layers.rows.a[step, i], layers.rows.r[step, i]
+    a, r = layers.cols.a[step, j0 : j0 + width], layers.cols.r[step, j0 : j0 + width]
+    row, col = ends
+    if not tangent:
         for j in range(width):
-            pull.u[j] += sums.second[j]
+            lean, both, gu = root * (ri - r[j]), ai * a[j], pull.u[j]
+            x_row = gu * (both * value[j] + ai * lean)
+            x_col = gu * (both * value[j] - a[j] * lean)
+            settle(j, gu, (x_row, x_col), (half * x_row, half * x_col), row, col, pull)
+            pull.u[j] = gu * both * slope[j]
+        return
+    for j in range(width):  # t' = 1 - 2u' + slope t
+        lean, both = root * (ri - r[j]), ai * a[j]
+        steep, gu, gt = both * slope[j], pull.u[j] - two * pull.t[j], pull.t[j] * t[j]
+        x_row = gu * (both * value[j] + ai * lean) + gt * steep
+        x_col = gu * (both * value[j] - a[j] * lean) + gt * steep
+        settle(j, gu, (x_row, x_col), (half * x_row, half * x_col), row, col, pull)
+        product = u[j] * (one - u[j])
+        # dP/du has a pole at equal points; what it is multiplied by goes to zero faster
+        bend = both * second[j] / math.sqrt(product) if product > least else zero
+        pull.u[j] = gu * steep + gt * bend
+        pull.t[j] *= steep
+
+
+@compiled
+def pull_hermite(
+    layers: Layers, step: int, i: int, j0: int, way: Way, ends: tuple[Ends, Ends], pull: Pull
+) -> None:
+    """A smooth step, from its sums over degrees."""
+    two = pull.u.dtype.type(2.0)
+    zero = pull.u.dtype.type(0.0)
+    program, width, t = layers.program, pull.u.shape[0], way.t[step]
+    first, last = program.deviation_span[step, 0], program.deviation_span[step, 1]
+    mine = layers.rows.deviation[first:last, i], layers.row_rates.deviation[first:last, i]
+    theirs = layers.cols.deviation[first:last], layers.col_rates.deviation[first:last]
+    sums = sums_of(np.empty((8, width), pull.u.dtype))
+    hermite_sums(ladder_of(program, step), mine, theirs, j0, way.u[step, :width], sums, way.work)
+    row, col = ends
+    for j in range(width):
+        gu = pull.u[j] - two * pull.t[j]  # t' = 1 - 2u' + slope t
+        gt = pull.t[j] * t[j] if program.tangent else zero  # where t may be anything
+        x = (
+            gu * sums.x_row[j] + gt * sums.slope[j],
+            gu * sums.x_col[j] + gt * sums.slope[j],
+        )
+        y = gu * sums.y_row[j] + gt * sums.q_row[j], gu * sums.y_col[j] + gt * sums.q_col[j]
+        pull.t[j] *= sums.slope[j]
+        settle(j, gu, x, y, row, col, pull)
+        pull.u[j] = gu * sums.slope[j] + gt * sums.second[j]
+
+
+@compiled
+def pull_step(layers: Layers, step: int, i: int, j0: int, way: Way, pull: Pull) -> None:
+    """Take the derivatives from behind a step to before it, in place."""
+    mine, theirs, end = layers.row_rates, layers.col_rates, j0 + pull.u.shape[0]
+    row = Ends(
+        mine.beta[step, i], mine.weight[step, i], mine.growth[step, i], layers.rows.p[step, i]
+    )
+    col = Ends(
+        theirs.beta[step, j0:end],
+        theirs.weight[step, j0:end],
+        theirs.growth[step, j0:end],
+        layers.cols.p[step, j0:end],
+    )
+    if layers.program.kind[step] == HERMITE:
+        pull_hermite(layers, step, i, j0, way, (row, col), pull)
+    else:
+        pull_homogeneous(layers, step, i, j0, way, (row, col), pull)
 
 
 @compiled
@@ -238,8 +261,7 @@ def gradient_strip(
 
     Returns whether all are finite.
     """
-    pulls, sums = total[:6], total[6:14]
-    found = total[14:]
+    pulls, found = total[:6], total[6:]
     width, last = cosine.shape[0], found.shape[0] - 1
     pull = pull_of(pulls, width)
     pull.weight[:] = 1.0
@@ -247,7 +269,7 @@ def gradient_strip(
     found[:last, :width] = 0.0
     found[last, :width] = pull.bias
     for step in range(layers.program.kind.shape[0] - 1, -1, -1):
-        pull_step(layers, step, i, j0, way, sums_of(sums, width), pull)
+        pull_step(layers, step, i, j0, way, pull)
         if theta_index[0, step] >= 0:
             row = found[theta_index[0, step]]
             for j in range(width):
@@ -271,6 +293,16 @@ def mirror(matrix: Array, j0: int, top: int, bottom: int) -> None:
 
 
 @compiled
+def touch(memory: Array) -> None:
+    """Have the system hand over new memory, page by page.
+
+    Columns would otherwise ask for pages here and there, which takes twice as long.
+    """
+    for index in range(0, memory.shape[0], 512):
+        memory[index] = memory.dtype.type(0.0)
+
+
+@compiled
 def gradient_rows(
     layers: Layers,
     cosines: Array,
@@ -289,7 +321,7 @@ def gradient_rows(
     """
     steps, count = layers.program.kind.shape[0], planes.shape[0]
     way = way_of(np.empty((5 * (steps + 1) + 3, STRIP), planes.dtype), steps + 1)
-    total = np.empty((15 + count, STRIP), planes.dtype)
+    total = np.empty((7 + count, STRIP), planes.dtype)
     for j0 in range(0, last, STRIP):
         # Few rows at a time are mirrored while they are in cache, a whole cache line of each.
         for top in range(first, last, _MIRRORED):
@@ -301,8 +333,8 @@ def gradient_rows(
                 row = cosines[i, j0:end]
                 finite[i] &= gradient_strip(layers, row, i, j0, way, total, theta_index)
                 for k in range(count):
-                    planes[k, i, j0:end] = total[14 + k, : end - j0]
-                kernel[i, j0:end] = total[14 + count, : end - j0]
+                    planes[k, i, j0:end] = total[6 + k, : end - j0]
+                kernel[i, j0:end] = total[6 + count, : end - j0]
             mirror(kernel, j0, top, bottom)
             for k in range(count):
                 mirror(planes[k], j0, top, bottom)
@@ -344,7 +376,7 @@ def pull_rows(
     dtype = pulled.dtype
     inputs = to.gram.shape[0] > 0
     way = way_of(np.empty((5 * (steps + 1) + 3, STRIP), dtype), steps + 1)
-    pulls, sums = np.empty((6, STRIP), dtype), np.empty((8, STRIP), dtype)
+    pulls = np.empty((6, STRIP), dtype)
     for j0 in range(0, pulled.shape[1], STRIP):
         for i in range(first, last):
             end = min(j0 + STRIP, i + 1 if symmetric else pulled.shape[1])
@@ -365,6 +397,6 @@ def pull_rows(
                         to.cols[j0 + j] += pull.bias[j]
                         to.gram[i, j0 + j] = pull.weight[j]
                     to.rows[i] += total_of(pull.row) - total_of(pull.col) + total_of(pull.bias)
-                pull_step(layers, step, i, j0, way, sums_of(sums, width), pull)
+                pull_step(layers, step, i, j0, way, pull)
                 to.variances[0, step] += total_of(pull.weight)
                 to.variances[1, step] += total_of(pull.bias)

@@ -30,6 +30,7 @@ from mnngp.kernels.strips import (
     Side,
     half_angle,
     homogeneous_values,
+    quick_of,
     quick_step,
     two_sided,
 )
@@ -93,7 +94,9 @@ def advance(
         ai, pi, ri = rows.a[step, i], rows.p[step, i], rows.r[step, i]
         a, p, r = cols.a[step, j0:end], cols.p[step, j0:end], cols.r[step, j0:end]
         if kind == NEAR and program.power_terms[step] > 0 and order == 0:
-            quick_step(program, step, first_u, first_t, (ai, pi, ri), (a, p, r))
+            quick_step(
+                quick_of(program, step), program.tangent, first_u, first_t, (ai, pi, ri), (a, p, r)
+            )
             continue
         here = step if order > 0 else 0
         behind = step + 1 if order > 0 else 0

@@ -48,7 +48,7 @@ def pack(
     count = len(steps)
     kind = np.array([step.kind for step in steps], dtype=np.int64)
     moment_root, stretch, fall = np.zeros((3, count))
-    power, power_terms = np.zeros((count, 2, 17)), np.zeros(count, dtype=np.int64)
+    power, power_terms = np.zeros((count, 3, 17)), np.zeros(count, dtype=np.int64)
     span = np.zeros((count, strips.SERIES, 2), dtype=np.int64)
     deviation_span = np.zeros((count, 2), dtype=np.int64)
     ladder = np.zeros((count, 3), dtype=np.int64)
@@ -74,7 +74,8 @@ def pack(
             if step.kind == strips.NEAR:
                 reach = float(np.sqrt(step.reach))
                 near = [step.profile.shorter(name, reach, tolerance) for name in names]
-                power_terms[index], power[index] = _powers(near)
+                derivative = [near[1].slope] if order > 1 else []
+                power_terms[index], power[index] = _powers([*near, *derivative])
             else:
                 sides = (step.profile.far, step.profile.far_slope)[: order + 1]
                 _add(
@@ -106,8 +107,11 @@ def _add(packer: _Packer, series: list[Series], order: int, where: Any, first: i
 
 
 def _powers(series: Sequence[Series]) -> tuple[int, Vector]:
-    """G, and P if it is given, in powers of x, for the quick steps; none if they have too many."""
-    rows = np.zeros((2, 17))
+    """G, P and its derivative in s, as far as they are given, in powers of x for the quick steps.
+
+    None if they have too many.
+    """
+    rows = np.zeros((3, 17))
     longest = max(len(one.coefficients) for one in series)
     if longest > 17:
         return 0, rows
@@ -128,7 +132,7 @@ def one_step(series: Sequence[tuple[int, Vector]], stretch: float, dtype: np.dty
         none,
         np.array([stretch], dtype=dtype),
         none,
-        np.zeros((1, 2, 17), dtype=dtype),
+        np.zeros((1, 3, 17), dtype=dtype),
         np.zeros(1, dtype=np.int64),
         span,
         packer.packed(dtype),

@@ -38,7 +38,7 @@ class Program(NamedTuple):
     moment_root: Array  # (steps,) √M of a homogeneous step
     stretch: Array  # (steps,) 2 / upper end of the near series' interval
     fall: Array  # (steps,) half of F(1) - F(-1)
-    power: Array  # (steps, 2, 17) G and P in powers of x = stretch·s - 1, lowest first
+    power: Array  # (steps, 3, 17) G, P and P' in powers of x = stretch·s - 1, lowest first
     power_terms: Array  # (steps,) 9 or 17 of them; 0: too many, they are summed as Chebyshev series
     span: Array  # (steps, SERIES, 2) where each series stands in ``series``
     series: Array  # (…,) Chebyshev coefficients, 4k + 2 of each
@@ -55,6 +55,20 @@ class Side(NamedTuple):
     r: Array  # (steps, n)
     deviation: Array  # (Σ terms of HERMITE steps, n)
     scale: Array  # (n,) what entries are multiplied by
+
+
+class Quick(NamedTuple):
+    """The series of a step in powers of x, as ``Program`` has them."""
+
+    power: Array  # (3, 17)
+    terms: int
+    stretch: Any
+
+
+@compiled
+def quick_of(program: Program, step: int) -> Quick:
+    """Those of a NEAR step, if they are few enough."""
+    return Quick(program.power[step], program.power_terms[step], program.stretch[step])
 
 
 @compiled
@@ -139,33 +153,34 @@ def terms_17(c: Array) -> Any:
 
 
 @compiled
-def quick_step(program: Program, step: int, u: Array, t: Array, mine: Any, theirs: Any) -> None:
+def quick_step(quick: Quick, tangent: bool, u: Array, t: Array, mine: Any, theirs: Any) -> None:
     """A NEAR step in one pass that vectorises: the bulk of a deep kernel's time.
 
-    ``mine`` and ``theirs`` are a, p and r of the row's point and of the columns'.
+    ``mine`` and ``theirs`` are a, p and r of the row's point and of the columns'. A whole
+    ``Program`` as an argument would take longer to hand over than some columns to compute.
     """
     one = u.dtype.type(1.0)
     two = u.dtype.type(2.0)
-    stretch = program.stretch[step]
+    stretch = quick.stretch
     ai, pi, ri = mine
     a, p, r = theirs
-    short = program.power_terms[step] == 9
-    if short and not program.tangent:
-        g = terms_9(program.power[step, 0])
+    short = quick.terms == 9
+    if short and not tangent:
+        g = terms_9(quick.power[0])
         for j in range(u.shape[0]):
             x = math.sqrt(u[j]) * stretch - one
             dp = pi - p[j]
             dr = ri - r[j]
             u[j] = dp * dp + dr * dr + (ai * a[j] * u[j]) * polynomial_9(g, x)
-    elif not program.tangent:
-        g = terms_17(program.power[step, 0])
+    elif not tangent:
+        g = terms_17(quick.power[0])
         for j in range(u.shape[0]):
             x = math.sqrt(u[j]) * stretch - one
             dp = pi - p[j]
             dr = ri - r[j]
             u[j] = dp * dp + dr * dr + (ai * a[j] * u[j]) * polynomial_17(g, x)
     elif short:
-        g, h = terms_9(program.power[step, 0]), terms_9(program.power[step, 1])
+        g, h = terms_9(quick.power[0]), terms_9(quick.power[1])
         for j in range(u.shape[0]):
             x = math.sqrt(u[j]) * stretch - one
             dp = pi - p[j]
@@ -174,7 +189,7 @@ def quick_step(program: Program, step: int, u: Array, t: Array, mine: Any, their
             u[j] = dp * dp + dr * dr + (both * u[j]) * polynomial_9(g, x)
             t[j] = one - two * u[j] + (both * t[j]) * polynomial_9(h, x)
     else:
-        g, h = terms_17(program.power[step, 0]), terms_17(program.power[step, 1])
+        g, h = terms_17(quick.power[0]), terms_17(quick.power[1])
         for j in range(u.shape[0]):
             x = math.sqrt(u[j]) * stretch - one
             dp = pi - p[j]
@@ -225,22 +240,40 @@ def two_sided(
 
 
 @compiled
-def quick_values(program: Program, step: int, u: Array, value: Array, slope: Array) -> None:
+def quick_values(quick: Quick, u: Array, value: Array, slope: Array) -> None:
     """E and P of a NEAR step, in one pass that vectorises."""
     one = u.dtype.type(1.0)
-    stretch = program.stretch[step]
-    if program.power_terms[step] == 9:
-        g, h = terms_9(program.power[step, 0]), terms_9(program.power[step, 1])
+    stretch = quick.stretch
+    if quick.terms == 9:
+        g, h = terms_9(quick.power[0]), terms_9(quick.power[1])
         for j in range(u.shape[0]):
             x = math.sqrt(u[j]) * stretch - one
             value[j] = u[j] * polynomial_9(g, x)
             slope[j] = polynomial_9(h, x)
     else:
-        g, h = terms_17(program.power[step, 0]), terms_17(program.power[step, 1])
+        g, h = terms_17(quick.power[0]), terms_17(quick.power[1])
         for j in range(u.shape[0]):
             x = math.sqrt(u[j]) * stretch - one
             value[j] = u[j] * polynomial_17(g, x)
             slope[j] = polynomial_17(h, x)
+
+
+@compiled
+def quick_second(quick: Quick, u: Array, second: Array) -> None:
+    """What ``homogeneous_values`` says of the second, of a NEAR step: dP/du = P_s / 2s."""
+    one = u.dtype.type(1.0)
+    half = u.dtype.type(0.5)
+    stretch = quick.stretch
+    if quick.terms == 9:
+        h = terms_9(quick.power[2])
+        for j in range(u.shape[0]):
+            x = math.sqrt(u[j]) * stretch - one
+            second[j] = half * math.sqrt(one - u[j]) * polynomial_9(h, x)
+    else:
+        h = terms_17(quick.power[2])
+        for j in range(u.shape[0]):
+            x = math.sqrt(u[j]) * stretch - one
+            second[j] = half * math.sqrt(one - u[j]) * polynomial_17(h, x)
 
 
 @compiled
@@ -285,8 +318,11 @@ def homogeneous_values(
             second[:] = zero
         return
 
-    if kind == NEAR and order == 1 and program.power_terms[step] > 0:
-        quick_values(program, step, u, value, slope)
+    if kind == NEAR and order > 0 and program.power_terms[step] > 0:
+        quick = quick_of(program, step)
+        quick_values(quick, u, value, slope)
+        if order > 1:
+            quick_second(quick, u, second)
         return
     beyond = half_angle(program, step, u, work[0])
     two_sided(program, step, G, u, beyond, value, work)
