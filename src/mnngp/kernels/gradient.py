@@ -44,7 +44,7 @@ def matrix_and_gradient(
     layers = _layers(network, steps, x, values)
     cosines = np.matmul(x.directions, x.directions.T)
     kernel, planes = np.empty_like(cosines), np.empty((count, *cosines.shape), network.dtype)
-    threads.parallel_for(lambda plane: touch(plane.reshape(-1)), planes, work=planes.size)
+    threads.parallel_for(lambda plane: touch(plane.reshape(-1)), list(planes), work=planes.size)
     finite = np.ones(len(x), dtype=np.bool_)
 
     def task(first: int) -> None:
