@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, load
     from mnngp.finite import MaxoutNetwork  # noqa: F401
     from mnngp.kernels import MaxoutKernel, NetworkKernel
+    from mnngp.networks import AvgPool, Conv, Flatten, GlobalAvgPool
 
 __version__ = "0.2.0.dev0"
 
@@ -51,6 +52,7 @@ _HOME = {
         "Tanh",
         "GELU",
     ),
+    "mnngp.networks": ("Conv", "AvgPool", "GlobalAvgPool", "Flatten"),
     "mnngp.kernels": ("MaxoutKernel", "NetworkKernel"),
     "mnngp.estimators": ("MaxoutGPClassifier", "MaxoutGPRegressor", "load"),
     # needs PyTorch, and so is not in __all__: a star import must work without
@@ -62,7 +64,11 @@ __all__ = [
     "GELU",
     "Abs",
     "Activation",
+    "AvgPool",
+    "Conv",
     "Erf",
+    "Flatten",
+    "GlobalAvgPool",
     "LeakyReLU",
     "Maxout",
     "MaxoutGPClassifier",

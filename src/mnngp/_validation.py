@@ -135,15 +135,67 @@ def points(name: str, value: Any, columns: int | None = None) -> Array:
         )
     if columns is not None and array.shape[1] != columns:
         raise InputError(f"{name} must have {columns} columns, as X has, got shape {array.shape}")
+    _check_finite(name, array)
+    return array
+
+
+def _check_finite(name: str, array: Array) -> None:
     # a finite sum has finite terms, and is quicker to look at
     with np.errstate(over="ignore", invalid="ignore"):
         suspect = array.dtype.kind == "f" and not np.isfinite(array.sum(dtype=np.float64))
     if suspect and not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0]
+        place = tuple(int(index) for index in np.argwhere(~np.isfinite(array))[0])
         raise InputError(
-            f"{name} must be finite, got {name}[{row}, {column}] = {array[row, column]}"
+            f"{name} must be finite, got {name}[{', '.join(map(str, place))}] = {array[place]}"
         )
-    return array
+
+
+def image_shape(value: object, signals: bool | None) -> tuple[int, ...] | None:
+    """Return the shape of an image as (height, width, channels), that of a signal as (T, 1, C)."""
+    if value is None:
+        return None
+    allowed = "(length, channels)" if signals else "(height, width) or (height, width, channels)"
+    if not isinstance(value, tuple | list) or not 2 <= len(value) <= (2 if signals else 3):
+        raise InputError(f"image_shape must be None or {allowed}, got {value!r}")
+    shape = tuple(positive_int(f"image_shape[{i}]", part) for i, part in enumerate(value))
+    if signals:
+        return (shape[0], 1, shape[1])
+    return shape if len(shape) == 3 else (*shape, 1)
+
+
+def images(
+    name: str, value: Any, shape: tuple[int, ...] | None, signals: bool | None
+) -> tuple[Array, bool]:
+    """Return ``value`` as finite images (n, height, width, channels), and whether it has signals.
+
+    Those are images of one column. ``shape`` is from ``image_shape``, ``signals`` says what windows
+    are for. Where neither tells, three dimensions are images of one channel (n, height, width),
+    unless they are more than twice as high as wide: those are signals (n, length, channels).
+    """
+    array = real_array(name, value)
+    if 0 in array.shape:
+        raise InputError(f"{name} must have at least one image and one pixel, got {array.shape}")
+    if shape is not None:
+        whole = (shape[0], shape[2]) if signals else shape
+        flat, plain = (math.prod(shape),), shape[:2] if shape[2] == 1 and not signals else whole
+        if array.shape[1:] not in {whole, plain, flat}:
+            raise InputError(
+                f"{name} must have the shape (n, {', '.join(map(str, whole))}) or (n, {flat[0]}), "
+                f"as image_shape says, got {array.shape}"
+            )
+        array = array.reshape(len(array), *shape)
+    elif array.ndim == 3:
+        if signals is None:
+            signals = array.shape[1] > 2 * array.shape[2]
+        array = array[:, :, None, :] if signals else array[..., None]
+    elif array.ndim != 4 or signals:
+        kinds = "(n, length, channels)" if signals else "(n, height, width, channels)"
+        raise InputError(
+            f"{name} must have the shape {kinds}, got {array.shape}"
+            + ("; for flat rows say image_shape=..." if array.ndim == 2 else "")
+        )
+    _check_finite(name, array)
+    return array, bool(signals)
 
 
 def correlations(name: str, value: Any) -> NDArray[np.float64]:

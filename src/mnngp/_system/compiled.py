@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.np.unsafe.ndarray import to_fixed_tuple as to_tuple  # unsafe: lengths are not checked
+
+__all__ = ["compiled", "to_tuple"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -17,7 +20,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def _fingerprint() -> str:
     """A hash of all sources that compiled code stands in."""
     digest = hashlib.sha256()
-    for source in sorted((Path(__file__).parents[1] / "kernels").glob("*.py")):
+    for source in sorted((Path(__file__).parents[1] / "kernels").rglob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()
 

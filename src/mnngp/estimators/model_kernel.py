@@ -11,7 +11,8 @@ from mnngp import _validation
 from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReLU, Tanh
 from mnngp.errors import InputError
 from mnngp.estimators import model_values
-from mnngp.kernels.sklearn import DeepKernel, MaxoutKernel, NetworkKernel
+from mnngp.kernels.network_kernel import NetworkKernel
+from mnngp.kernels.sklearn import DeepKernel, MaxoutKernel
 
 LARGEST_DEPTH = 10_000  # the kernel of a handful of points takes seconds then
 LARGEST_RANK = 1_000_000

@@ -1,5 +1,6 @@
 """Kernels: from activations to covariance matrices."""
 
-from mnngp.kernels.sklearn import MaxoutKernel, NetworkKernel
+from mnngp.kernels.network_kernel import NetworkKernel
+from mnngp.kernels.sklearn import MaxoutKernel
 
 __all__ = ["MaxoutKernel", "NetworkKernel"]

@@ -39,6 +39,7 @@ def matrix(
     return result, log_scale
 
 
+@ByKind
 def matrices(
     network: Network,
     x: Points,

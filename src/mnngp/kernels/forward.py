@@ -25,6 +25,7 @@ from mnngp.kernels.strips import (
     G_SLOPE,
     HERMITE,
     NEAR,
+    QUICK,
     G,
     Program,
     Side,
@@ -93,7 +94,7 @@ def advance(
         kind = program.kind[step]
         ai, pi, ri = rows.a[step, i], rows.p[step, i], rows.r[step, i]
         a, p, r = cols.a[step, j0:end], cols.p[step, j0:end], cols.r[step, j0:end]
-        if kind == NEAR and program.power_terms[step] > 0 and order == 0:
+        if kind == NEAR and 0 < program.power_terms[step] <= QUICK and order == 0:
             quick_step(
                 quick_of(program, step), program.tangent, first_u, first_t, (ai, pi, ri), (a, p, r)
             )

@@ -14,6 +14,8 @@ from mnngp.kernels import strips
 from mnngp.kernels.pointwise import HermiteStep, HomogeneousStep, Step
 from mnngp.kernels.strips import Program, Side
 
+_TERMS = (9, 17, 25)  # of a polynomial
+_MOST = _TERMS[-1]
 TOLERANCE = {np.dtype(np.float64): 1e-15, np.dtype(np.float32): 3e-8}
 
 
@@ -40,15 +42,20 @@ class _Packer:
 
 
 def pack(
-    steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool = False, derivatives: bool = False
+    steps: Sequence[Step],
+    dtype: np.dtype[Any],
+    *,
+    tangent: bool = False,
+    derivatives: bool = False,
+    tolerance: float | None = None,
 ) -> Program:
     """Make a program of consecutive steps; each takes as few terms as its distances need."""
-    tolerance = TOLERANCE[dtype]
+    tolerance = tolerance or TOLERANCE[dtype]
     order = int(tangent) + int(derivatives)  # 1 if slopes P are wanted, 2 if their derivatives are
     count = len(steps)
     kind = np.array([step.kind for step in steps], dtype=np.int64)
     moment_root, stretch, fall = np.zeros((3, count))
-    power, power_terms = np.zeros((count, 3, 17)), np.zeros(count, dtype=np.int64)
+    power, power_terms = np.zeros((count, 6, _MOST)), np.zeros(count, dtype=np.int64)
     span = np.zeros((count, strips.SERIES, 2), dtype=np.int64)
     deviation_span = np.zeros((count, 2), dtype=np.int64)
     ladder = np.zeros((count, 3), dtype=np.int64)
@@ -74,14 +81,14 @@ def pack(
             if step.kind == strips.NEAR:
                 reach = float(np.sqrt(step.reach))
                 near = [step.profile.shorter(name, reach, tolerance) for name in names]
-                derivative = [near[1].slope] if order > 1 else []
-                power_terms[index], power[index] = _powers([*near, *derivative])
+                far = []
             else:
                 sides = (step.profile.far, step.profile.far_slope)[: order + 1]
-                _add(
-                    packer, [series.chopped(tolerance) for series in sides], order, where, strips.H
-                )
-            _add(packer, near, order, where, strips.G)
+                far = _with_derivative([series.chopped(tolerance) for series in sides], order)
+                _add(packer, far, where, strips.H)
+            near = _with_derivative(near, order)
+            _add(packer, near, where, strips.G)
+            power_terms[index], power[index] = _powers(near, far)
             stretch[index], fall[index] = 2.0 / near[0].upper, step.profile.fall / 2.0
     return Program(
         tangent,
@@ -98,26 +105,26 @@ def pack(
     )
 
 
-def _add(packer: _Packer, series: list[Series], order: int, where: Any, first: int) -> None:
+def _with_derivative(series: list[Series], order: int) -> list[Series]:
+    return [*series, series[1].slope] if order > 1 else series
+
+
+def _add(packer: _Packer, series: list[Series], where: Any, first: int) -> None:
     """Put a series, its slope and the slope's derivative, as far as wanted, beside each other."""
-    if order > 1:
-        series = [*series, series[1].slope]
     for row, one in enumerate(series, start=first):
         where[row] = packer.add(padded(one.coefficients))
 
 
-def _powers(series: Sequence[Series]) -> tuple[int, Vector]:
-    """G, P and its derivative in s, as far as they are given, in powers of x for the quick steps.
-
-    None if they have too many.
-    """
-    rows = np.zeros((3, 17))
-    longest = max(len(one.coefficients) for one in series)
-    if longest > 17:
+def _powers(near: Sequence[Series], far: Sequence[Series]) -> tuple[int, Vector]:
+    """Series in powers of x, for the quick steps; none if they have too many terms."""
+    rows = np.zeros((6, _MOST))
+    longest = max(len(one.coefficients) for one in (*near, *far))
+    if longest > _MOST:
         return 0, rows
-    for row, one in zip(rows, series, strict=False):
-        row[: len(one.coefficients)] = one.powers
-    return (9 if longest <= 9 else 17), rows
+    for first, series in ((0, near), (3, far)):
+        for row, one in enumerate(series, start=first):
+            rows[row, : len(one.coefficients)] = one.powers
+    return next(terms for terms in _TERMS if longest <= terms), rows
 
 
 def one_step(series: Sequence[tuple[int, Vector]], stretch: float, dtype: np.dtype[Any]) -> Program:
@@ -132,7 +139,7 @@ def one_step(series: Sequence[tuple[int, Vector]], stretch: float, dtype: np.dty
         none,
         np.array([stretch], dtype=dtype),
         none,
-        np.zeros((1, 3, 17), dtype=dtype),
+        np.zeros((1, 6, _MOST), dtype=dtype),
         np.zeros(1, dtype=np.int64),
         span,
         packer.packed(dtype),

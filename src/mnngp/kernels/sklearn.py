@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
 from mnngp import _validation
 from mnngp._typing import Matrix
-from mnngp.activations import Activation, HomogeneousActivation, Maxout, SmoothActivation
+from mnngp.activations import Activation, Maxout
 from mnngp.errors import InputError
 from mnngp.networks.network import Network, as_dtype
 
@@ -66,7 +66,7 @@ class DeepKernel(Kernel):  # type: ignore[misc]
             raise InputError(
                 "eval_gradient=True needs Y=None: the gradient is that of the symmetric matrix k(X)"
             )
-        x, y = self._points(X, Y)
+        x, y = self.points(X, Y)
         if eval_gradient:
             from mnngp.kernels.gradient import matrix_and_gradient
 
@@ -78,7 +78,7 @@ class DeepKernel(Kernel):  # type: ignore[misc]
     def diag(self, X: Any) -> Matrix:
         """The kernel of each point with itself, ``np.diag(k(X))`` without the matrix."""
         network = self._network()
-        x, _ = self._points(X, None)
+        x, _ = self.points(X, None)
         from mnngp.kernels.evaluate import diagonal
 
         return diagonal(network, x)
@@ -114,7 +114,7 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         if not wanted:
             raise InputError("depths must hold at least one positive integer, got none")
         network = self._network(wanted[-1])
-        x, y = self._points(X, Y)
+        x, y = self.points(X, Y)
         from mnngp.kernels.evaluate import matrices
 
         return ((depth, kernel) for depth, kernel, _ in matrices(network, x, y, wanted))
@@ -132,7 +132,7 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         log_scale : float
         """
         network = self._network()
-        x, y = self._points(X, Y)
+        x, y = self.points(X, Y)
         from mnngp.kernels.evaluate import matrix
 
         return matrix(network, x, y, normalized=True)
@@ -159,8 +159,13 @@ class DeepKernel(Kernel):  # type: ignore[misc]
     def __repr__(self) -> str:
         parameters = self.get_params()
         shown = {name: value for name, value in parameters.items() if not name.endswith("_bounds")}
-        if np.dtype(shown["dtype"]) == np.float64:
-            del shown["dtype"]
+        usual = {"dtype": np.dtype(np.float64), "image_shape": None, "flips": False}
+        for name, value in usual.items():
+            if (
+                name in shown
+                and (np.dtype(shown[name]) if name == "dtype" else shown[name]) == value
+            ):
+                del shown[name]
         listed = ", ".join(f"{name}={_short(value)}" for name, value in shown.items())
         return f"{type(self).__name__}({listed})"
 
@@ -203,16 +208,22 @@ class DeepKernel(Kernel):  # type: ignore[misc]
             )
         return Network.of(activations, self.weight_var, self.bias_var, self.kind, self.dtype)
 
-    def _points(self, X: Any, Y: Any) -> tuple[Points, Points | None]:
+    def points(self, X: Any, Y: Any = None) -> tuple[Points, Points | None]:
+        """The data as the engine sees it, checked; None for Y if it is X."""
+        rows = self.checked("X", X)
+        others = None if Y is None or Y is X else self.checked("Y", Y, like=rows)
+        # Both are checked before either is worked on.
+        return self.prepared("X", rows), None if others is None else self.prepared("Y", others)
+
+    def checked(self, name: str, X: Any, like: Any = None) -> NDArray[Any]:
+        """Data that this kernel takes, as an array whose rows are points; ``like`` other such."""
+        return _validation.points(name, X, None if like is None else like.shape[1])
+
+    def prepared(self, name: str, rows: NDArray[Any]) -> Points:
+        """Data that is checked, as points."""
         from mnngp.kernels.points import Points
 
-        dtype = as_dtype(self.dtype)
-        rows = _validation.points("X", X)
-        others = None if Y is None or Y is X else _validation.points("Y", Y, rows.shape[1])
-        # Both are checked before either is worked on.
-        return Points.of("X", rows, dtype), None if others is None else Points.of(
-            "Y", others, dtype
-        )
+        return Points.of(name, rows, as_dtype(self.dtype))
 
     @property
     def free_variances(self) -> tuple[NDArray[np.int64], int]:
@@ -221,7 +232,7 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         The number of elements comes with it; -1 stands for a variance that is fixed. In ``theta``
         bias_var stands before weight_var.
         """
-        layers, count = len(self._activations()) + 1, 0
+        layers, count = len(self._network().blocks), 0
         theta_index = np.full((2, layers), -1, dtype=np.int64)
         for row, hyperparameter in (
             (1, self.hyperparameter_bias_var),
@@ -298,72 +309,6 @@ class MaxoutKernel(DeepKernel):
         return (Maxout(self.rank),) * _validation.positive_int(
             "depth", self.depth if depth is None else depth
         )
-
-
-class NetworkKernel(DeepKernel):
-    """The kernel of an infinitely wide network with any activations, layer by layer.
-
-    Parameters
-    ----------
-    layers : sequence of Activation
-        The activation of each hidden layer, from the input on.
-    weight_var : float, or sequence of len(layers) + 1 floats
-        This and what follows are as for ``MaxoutKernel``.
-    bias_var : float, or sequence of len(layers) + 1 floats
-    kind : "nngp" or "ntk"
-    dtype : "float64" or "float32"
-    weight_var_bounds : pair of floats or "fixed"
-    bias_var_bounds : pair of floats or "fixed"
-
-    Examples
-    --------
-    >>> from mnngp import Maxout, ReLU
-    >>> NetworkKernel([Maxout(4), ReLU()], weight_var=1.0, bias_var=0.1)
-    NetworkKernel(layers=[Maxout(rank=4), ReLU()], weight_var=1, bias_var=0.1, kind='nngp')
-    """
-
-    def __init__(
-        self,
-        layers: Sequence[Activation],
-        weight_var: float | Sequence[float] = 1.0,
-        bias_var: float | Sequence[float] = 0.1,
-        kind: str = "nngp",
-        dtype: Any = "float64",
-        weight_var_bounds: Bounds = (1e-5, 1e5),
-        bias_var_bounds: Bounds = (1e-5, 1e5),
-    ) -> None:
-        self.layers = layers
-        self.weight_var = weight_var
-        self.bias_var = bias_var
-        self.kind = kind
-        self.dtype = dtype
-        self.weight_var_bounds = weight_var_bounds
-        self.bias_var_bounds = bias_var_bounds
-        self._network()
-
-    def _activations(self, depth: int | None = None) -> tuple[Activation, ...]:
-        if not isinstance(self.layers, list | tuple) or not self.layers:
-            raise InputError(
-                "layers must be a list of at least one activation, such as "
-                f"[Maxout(4), ReLU()], got {self.layers!r}"
-            )
-        for index, layer in enumerate(self.layers):
-            if not isinstance(layer, Activation):
-                raise InputError(
-                    f"layers[{index}] must be an activation, such as Maxout(4) or "
-                    f"ReLU(), got {layer!r}"
-                )
-            known = isinstance(layer, HomogeneousActivation | SmoothActivation)
-            if not known and getattr(layer, "table", None) is None:
-                raise InputError(
-                    f"layers[{index}] must be a HomogeneousActivation or a SmoothActivation, "
-                    f"got {layer!r}"
-                )
-        if depth is not None and depth > len(self.layers):
-            raise InputError(
-                f"depths must be at most {len(self.layers)}, the number of layers, got {depth}"
-            )
-        return tuple(self.layers[:depth])
 
 
 def _hyperparameter(name: str, value: Any, bounds: Any) -> Hyperparameter:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from mnngp._system.compiled import compiled
+from mnngp._system.compiled import compiled, to_tuple
 from mnngp._typing import Array
 
 # The kinds of a step.
@@ -21,6 +21,8 @@ WHOLE = 2  # homogeneous, any correlation: two series
 HERMITE = 3  # smooth: Hermite coefficients, different for every point
 TABLE = 4  # homogeneous, by a table of F: the paper's way
 COLLAPSED = 5  # a whole network in one step, for points of equal length
+
+QUICK = 17  # terms up to which powers are quicker than a Chebyshev series in strips
 
 # The series of a step, as rows of ``Program.span``; that of the far side stands FAR behind.
 G, G_SLOPE, G_SECOND, H, H_SLOPE, H_SECOND, HERMITE_REFERENCE, HERMITE_DEGREES, TABLE_VALUES = (
@@ -38,8 +40,9 @@ class Program(NamedTuple):
     moment_root: Array  # (steps,) √M of a homogeneous step
     stretch: Array  # (steps,) 2 / upper end of the near series' interval
     fall: Array  # (steps,) half of F(1) - F(-1)
-    power: Array  # (steps, 3, 17) G, P and P' in powers of x = stretch·s - 1, lowest first
-    power_terms: Array  # (steps,) 9 or 17 of them; 0: too many, they are summed as Chebyshev series
+    # (steps, 6, 25) G, P and P' in powers of x = stretch·s - 1, lowest first; then the far ones
+    power: Array
+    power_terms: Array  # (steps,) 9, 17 or 25 of them; 0: too many
     span: Array  # (steps, SERIES, 2) where each series stands in ``series``
     series: Array  # (…,) Chebyshev coefficients, 4k + 2 of each
     deviation_span: Array  # (steps, 2) the rows of ``Side.deviation`` that a HERMITE step has
@@ -60,7 +63,7 @@ class Side(NamedTuple):
 class Quick(NamedTuple):
     """The series of a step in powers of x, as ``Program`` has them."""
 
-    power: Array  # (3, 17)
+    power: Array  # (6, 25)
     terms: int
     stretch: Any
 
@@ -98,58 +101,51 @@ def chebyshev(double_x: Array, series: Array, value: Array, work: Array) -> None
 
 
 @compiled
-def polynomial_9(c: Array, x: Any) -> Any:
-    """Nine terms, even and odd apart: two short chains instead of a long one keep the processor
-    busy.
+def polynomial(c: tuple[Any, ...], x: Any) -> Any:
+    """An odd number of terms, lowest first, even and odd powers apart: two short chains instead of
+    a long one keep the processor busy.
+
+    The coefficients are a tuple, whose elements a loop keeps in registers.
     """
     y = x * x
-    even = (((c[8] * y + c[6]) * y + c[4]) * y + c[2]) * y + c[0]
-    odd = ((c[7] * y + c[5]) * y + c[3]) * y + c[1]
+    last = len(c) - 1
+    even, odd = c[last], c[last - 1]
+    for k in range(last - 2, -1, -2):
+        even = even * y + c[k]
+    for k in range(last - 3, -1, -2):
+        odd = odd * y + c[k]
     return even + x * odd
 
 
 @compiled
-def polynomial_17(c: Array, x: Any) -> Any:
-    """Seventeen terms."""
-    y = x * x
-    even = (
-        ((((((c[16] * y + c[14]) * y + c[12]) * y + c[10]) * y + c[8]) * y + c[6]) * y + c[4]) * y
-        + c[2]
-    ) * y + c[0]
-    odd = (
-        (((((c[15] * y + c[13]) * y + c[11]) * y + c[9]) * y + c[7]) * y + c[5]) * y + c[3]
-    ) * y + c[1]
-    return even + x * odd
+def near_step(g: Any, stretch: Any, u: Array, mine: Any, theirs: Any) -> None:
+    """A NEAR step of distances."""
+    one = u.dtype.type(1.0)
+    ai, pi, ri = mine
+    a, p, r = theirs
+    for j in range(u.shape[0]):
+        x = math.sqrt(u[j]) * stretch - one
+        dp = pi - p[j]
+        dr = ri - r[j]
+        u[j] = dp * dp + dr * dr + (ai * a[j] * u[j]) * polynomial(g, x)
 
 
 @compiled
-def terms_9(c: Array) -> Any:
-    """The coefficients as scalars, which a loop keeps in registers."""
-    return (c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8])
-
-
-@compiled
-def terms_17(c: Array) -> Any:
-    """The same, all seventeen."""
-    return (
-        c[0],
-        c[1],
-        c[2],
-        c[3],
-        c[4],
-        c[5],
-        c[6],
-        c[7],
-        c[8],
-        c[9],
-        c[10],
-        c[11],
-        c[12],
-        c[13],
-        c[14],
-        c[15],
-        c[16],
-    )
+def near_tangent_step(
+    g: Any, h: Any, stretch: Any, u: Array, t: Array, mine: Any, theirs: Any
+) -> None:
+    """A NEAR step of distances and tangents."""
+    one = u.dtype.type(1.0)
+    two = u.dtype.type(2.0)
+    ai, pi, ri = mine
+    a, p, r = theirs
+    for j in range(u.shape[0]):
+        x = math.sqrt(u[j]) * stretch - one
+        dp = pi - p[j]
+        dr = ri - r[j]
+        both = ai * a[j]
+        u[j] = dp * dp + dr * dr + (both * u[j]) * polynomial(g, x)
+        t[j] = one - two * u[j] + (both * t[j]) * polynomial(h, x)
 
 
 @compiled
@@ -159,44 +155,19 @@ def quick_step(quick: Quick, tangent: bool, u: Array, t: Array, mine: Any, their
     ``mine`` and ``theirs`` are a, p and r of the row's point and of the columns'. A whole
     ``Program`` as an argument would take longer to hand over than some columns to compute.
     """
-    one = u.dtype.type(1.0)
-    two = u.dtype.type(2.0)
-    stretch = quick.stretch
-    ai, pi, ri = mine
-    a, p, r = theirs
-    short = quick.terms == 9
-    if short and not tangent:
-        g = terms_9(quick.power[0])
-        for j in range(u.shape[0]):
-            x = math.sqrt(u[j]) * stretch - one
-            dp = pi - p[j]
-            dr = ri - r[j]
-            u[j] = dp * dp + dr * dr + (ai * a[j] * u[j]) * polynomial_9(g, x)
-    elif not tangent:
-        g = terms_17(quick.power[0])
-        for j in range(u.shape[0]):
-            x = math.sqrt(u[j]) * stretch - one
-            dp = pi - p[j]
-            dr = ri - r[j]
-            u[j] = dp * dp + dr * dr + (ai * a[j] * u[j]) * polynomial_17(g, x)
-    elif short:
-        g, h = terms_9(quick.power[0]), terms_9(quick.power[1])
-        for j in range(u.shape[0]):
-            x = math.sqrt(u[j]) * stretch - one
-            dp = pi - p[j]
-            dr = ri - r[j]
-            both = ai * a[j]
-            u[j] = dp * dp + dr * dr + (both * u[j]) * polynomial_9(g, x)
-            t[j] = one - two * u[j] + (both * t[j]) * polynomial_9(h, x)
+    power, stretch = quick.power, quick.stretch
+    if quick.terms == 9:
+        g, h = to_tuple(power[0], 9), to_tuple(power[1], 9)
+        if tangent:
+            near_tangent_step(g, h, stretch, u, t, mine, theirs)
+        else:
+            near_step(g, stretch, u, mine, theirs)
     else:
-        g, h = terms_17(quick.power[0]), terms_17(quick.power[1])
-        for j in range(u.shape[0]):
-            x = math.sqrt(u[j]) * stretch - one
-            dp = pi - p[j]
-            dr = ri - r[j]
-            both = ai * a[j]
-            u[j] = dp * dp + dr * dr + (both * u[j]) * polynomial_17(g, x)
-            t[j] = one - two * u[j] + (both * t[j]) * polynomial_17(h, x)
+        g17, h17 = to_tuple(power[0], 17), to_tuple(power[1], 17)
+        if tangent:
+            near_tangent_step(g17, h17, stretch, u, t, mine, theirs)
+        else:
+            near_step(g17, stretch, u, mine, theirs)
 
 
 @compiled
@@ -240,40 +211,39 @@ def two_sided(
 
 
 @compiled
-def quick_values(quick: Quick, u: Array, value: Array, slope: Array) -> None:
+def near_values(g: Any, h: Any, stretch: Any, u: Array, value: Array, slope: Array) -> None:
     """E and P of a NEAR step, in one pass that vectorises."""
     one = u.dtype.type(1.0)
-    stretch = quick.stretch
-    if quick.terms == 9:
-        g, h = terms_9(quick.power[0]), terms_9(quick.power[1])
-        for j in range(u.shape[0]):
-            x = math.sqrt(u[j]) * stretch - one
-            value[j] = u[j] * polynomial_9(g, x)
-            slope[j] = polynomial_9(h, x)
-    else:
-        g, h = terms_17(quick.power[0]), terms_17(quick.power[1])
-        for j in range(u.shape[0]):
-            x = math.sqrt(u[j]) * stretch - one
-            value[j] = u[j] * polynomial_17(g, x)
-            slope[j] = polynomial_17(h, x)
+    for j in range(u.shape[0]):
+        x = math.sqrt(u[j]) * stretch - one
+        value[j] = u[j] * polynomial(g, x)
+        slope[j] = polynomial(h, x)
 
 
 @compiled
-def quick_second(quick: Quick, u: Array, second: Array) -> None:
+def near_second(h: Any, stretch: Any, u: Array, second: Array) -> None:
     """What ``homogeneous_values`` says of the second, of a NEAR step: dP/du = P_s / 2s."""
     one = u.dtype.type(1.0)
     half = u.dtype.type(0.5)
-    stretch = quick.stretch
+    for j in range(u.shape[0]):
+        x = math.sqrt(u[j]) * stretch - one
+        second[j] = half * math.sqrt(one - u[j]) * polynomial(h, x)
+
+
+@compiled
+def quick_values(
+    quick: Quick, order: int, u: Array, value: Array, slope: Array, second: Array
+) -> None:
+    """E and P of a NEAR step, and its second if ``order`` is 2."""
+    power, stretch = quick.power, quick.stretch
     if quick.terms == 9:
-        h = terms_9(quick.power[2])
-        for j in range(u.shape[0]):
-            x = math.sqrt(u[j]) * stretch - one
-            second[j] = half * math.sqrt(one - u[j]) * polynomial_9(h, x)
+        near_values(to_tuple(power[0], 9), to_tuple(power[1], 9), stretch, u, value, slope)
+        if order > 1:
+            near_second(to_tuple(power[2], 9), stretch, u, second)
     else:
-        h = terms_17(quick.power[2])
-        for j in range(u.shape[0]):
-            x = math.sqrt(u[j]) * stretch - one
-            second[j] = half * math.sqrt(one - u[j]) * polynomial_17(h, x)
+        near_values(to_tuple(power[0], 17), to_tuple(power[1], 17), stretch, u, value, slope)
+        if order > 1:
+            near_second(to_tuple(power[2], 17), stretch, u, second)
 
 
 @compiled
@@ -318,11 +288,8 @@ def homogeneous_values(
             second[:] = zero
         return
 
-    if kind == NEAR and order > 0 and program.power_terms[step] > 0:
-        quick = quick_of(program, step)
-        quick_values(quick, u, value, slope)
-        if order > 1:
-            quick_second(quick, u, second)
+    if kind == NEAR and order > 0 and 0 < program.power_terms[step] <= QUICK:
+        quick_values(quick_of(program, step), order, u, value, slope, second)
         return
     beyond = half_angle(program, step, u, work[0])
     two_sided(program, step, G, u, beyond, value, work)

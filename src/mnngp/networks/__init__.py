@@ -1,6 +1,16 @@
 """What a network is, as data: layers in the order in which the data takes them."""
 
-from mnngp.networks.layers import Block, Dense
+from mnngp.networks.convolutional import ConvolutionalNetwork
+from mnngp.networks.layers import AvgPool, Block, Conv, Dense, Flatten, GlobalAvgPool
 from mnngp.networks.network import Network
 
-__all__ = ["Block", "Dense", "Network"]
+__all__ = [
+    "AvgPool",
+    "Block",
+    "Conv",
+    "ConvolutionalNetwork",
+    "Dense",
+    "Flatten",
+    "GlobalAvgPool",
+    "Network",
+]
