@@ -166,6 +166,8 @@ def _checked_parameter(name: str, where: str, value: Any) -> Any:
         return model_kernel.checked(where, value, VERSION)
     if name == "class_weight" and value != "balanced":
         return _class_weight(where, value)
+    if name == "solver" and value == "dask-cholesky":  # of earlier versions
+        return "dask"
     model_values.scalars(where, value)
     if name in _PARAMETERS:
         _PARAMETERS[name](where, value)

@@ -71,11 +71,9 @@ def _inverse(covariance: Covariance, header: dict[str, Any], arrays: dict[str, A
     if header["factored"]:
         packed = Packed(len(noise), arrays["factor"].dtype, arrays["factor"])
         return Factor(kappa, noise, packed, Report(**report))
-    done = IterationReport.of_factor(kappa)  # on a cluster, of which the file has nothing
-    if "iterations" in report:
-        tuples: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in report.items()
-        }
-        done = IterationReport(**tuples)
+    if "iterations" not in report:  # factored on a cluster, by an earlier version
+        done = IterationReport(kappa, 0, (), (), 0, 0, 0, "on a cluster", 0.0)
+    else:
+        tuples = {name: tuple(report[name]) for name in ("residuals", "history")}
+        done = IterationReport(**{**report, **tuples})
     return Iteration(ConjugateGradients(), covariance, kappa, report=done)

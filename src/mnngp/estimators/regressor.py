@@ -81,7 +81,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
     progress : bool, optional
         Whether to show a progress bar; by default when three seconds have passed, on a terminal or
         in a notebook.
-    solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
+    solver : "auto", "cholesky", "cg", "dask", or a solver of ``mnngp.inference``
         A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the
         client that is active). "auto" factors up to 60,000 points if half of the free memory is
         enough, and iterates beyond. An iteration gives predictions and variances, but neither

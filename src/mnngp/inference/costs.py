@@ -28,8 +28,7 @@ from mnngp import _validation
 from mnngp._system import memory
 from mnngp.errors import InputError
 
-SOLVERS = ("cholesky", "cg", "dask", "dask-cholesky")
-BLOCK = 2048  # of Dask's Cholesky factorisation
+SOLVERS = ("cholesky", "cg", "dask")
 _TASKS = 4  # patches a worker, each of which runs one task at a time, with all its threads
 _TILE = 1024
 _RANK = 512
@@ -166,7 +165,7 @@ class Plan:
     def __str__(self) -> str:
         size = memory.format_bytes
         line = f"{self.solver}: about {duration(self.seconds)}, {size(self.worker_memory)} a worker"
-        if self.solver.startswith("dask"):
+        if self.solver == "dask":
             line += (
                 f", {size(self.client_memory)} on the client, {size(self.traffic)} over the network"
             )
@@ -187,8 +186,8 @@ def plans(workload: Workload, costs: Costs | None = None) -> list[Plan]:
     >>> best.fits, {plan.solver for plan in [best, *others]} == {"cg", "cholesky"}
     (True, True)
     """
-    direct = _cholesky if workload.workers == 1 else _cluster_cholesky
-    made = [way(workload, costs or measured()) for way in (_conjugate_gradients, direct)]
+    ways = (_conjugate_gradients, _cholesky) if workload.workers == 1 else (_conjugate_gradients,)
+    made = [way(workload, costs or measured()) for way in ways]
     return sorted(made, key=lambda plan: (not plan.fits, plan.seconds))
 
 
@@ -257,25 +256,6 @@ def _conjugate_gradients(load: Workload, costs: Costs) -> Plan:
     fits = worker <= load.bytes and client <= load.bytes
     name = "dask" if cluster else "cg"
     return Plan(name, sum(parts.values()), parts, worker, client, traffic, kept, iterations, fits)
-
-
-def _cluster_cholesky(load: Workload, costs: Costs) -> Plan:
-    """Dask's factorisation: a task for each product of two blocks, and blocks that travel."""
-    n, speed = float(load.n), _speed(load.workers * load.threads, costs)
-    blocks = n / BLOCK
-    products = blocks**3 / 6.0 + blocks**2
-    traffic = products * 8.0 * BLOCK**2  # about one of two blocks is elsewhere
-    parts = {
-        "kernel": 0.5 * n * n * _entry(load, costs) / speed,
-        # general products, where LAPACK uses symmetry
-        "factorisation": 2.0 * costs.factor * n**3 / 3.0 / speed,
-        "scheduling": costs.task * products * 2.0,
-        "network": traffic / load.workers / costs.bandwidth,
-    }
-    worker = 3.0 * 8.0 * n * n / load.workers + 8.0 * n * load.features
-    client = 2.0 * 8.0 * n * load.features
-    fits = worker <= 0.6 * load.bytes and client <= load.bytes
-    return Plan("dask-cholesky", sum(parts.values()), parts, worker, client, traffic, 1.0, 0, fits)
 
 
 def duration(seconds: float) -> str:

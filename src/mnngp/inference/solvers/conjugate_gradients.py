@@ -71,11 +71,6 @@ class IterationReport:
     seconds: float
     added: float = 0.0
 
-    @staticmethod
-    def of_factor(contraction: float) -> IterationReport:
-        """Of a model that was factored on a cluster, and whose copy is solved by iteration."""
-        return IterationReport(contraction, 0, (), (), 0, 0, 0, "on a cluster", 0.0)
-
     def __str__(self) -> str:
         worst = max(self.residuals, default=0.0)
         return (

@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from mnngp._system import memory
+from mnngp._system.connection import checked_address, distributed
 from mnngp._typing import Matrix
 from mnngp.inference.solvers.conjugate_gradients import ConjugateGradients
 from mnngp.inference.solvers.covariance import Covariance
-from mnngp.inference.solvers.dask_session import OnCluster, Session
+from mnngp.inference.solvers.dask_session import Session, check_client
 from mnngp.inference.solvers.interface import Progress
 from mnngp.inference.solvers.tiles import TILE, Patch, Storage
 
@@ -27,7 +28,7 @@ KEPT_SHARE = 0.4  # of a worker's memory, for tiles: Dask begins to write to dis
 
 
 @dataclass(frozen=True)
-class ClusterConjugateGradients(OnCluster, ConjugateGradients):
+class ClusterConjugateGradients(ConjugateGradients):
     """Solve by preconditioned conjugate gradients on a Dask cluster.
 
     A ``solver`` of ``Posterior`` and of the estimators.
@@ -41,14 +42,25 @@ class ClusterConjugateGradients(OnCluster, ConjugateGradients):
         the data, which each may need. What does not fit is computed anew in every iteration.
     scheduler : str or distributed.Client, optional
         An address, or a client. By default the client that is active, or else a cluster of
-        processes on this machine, on loopback.
+        processes on this machine, on loopback. Copies share a client; a pickle has its address.
     """
 
     scheduler: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_scheduler()
+        if isinstance(self.scheduler, str):
+            distributed()
+            checked_address("scheduler", self.scheduler)
+        elif self.scheduler is not None:
+            check_client(self.scheduler)
+            object.__setattr__(self, "_address", self.scheduler.scheduler.address)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # all else is immutable
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "scheduler": self.__dict__.get("_address", self.scheduler)}
 
     def operator(
         self, covariance: Covariance, contraction: float, progress: Progress | None

@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from mnngp._system import connection, memory
 from mnngp._system.connection import (
     answered,
-    checked_address,
     client_at,
     compare,
     compared,
@@ -46,6 +45,8 @@ class Session:
 
     def __init__(self, scheduler: Any = None) -> None:
         distributed()
+        import dask
+
         mine: list[Any] = []
         if isinstance(scheduler, str):
             mine = [client_at(scheduler)]
@@ -54,7 +55,7 @@ class Session:
             self.client = scheduler
         elif (active := _active()) is not None:
             self.client = active
-        elif address := dask_config("scheduler-address"):  # DASK_SCHEDULER_ADDRESS
+        elif address := dask.config.get("scheduler-address", None):  # DASK_SCHEDULER_ADDRESS
             mine = [client_at(address, "DASK_SCHEDULER_ADDRESS")]
         else:
             mine = list(local())
@@ -170,13 +171,6 @@ def _active() -> Any:
     return dask.get_client()
 
 
-def dask_config(name: str) -> Any:
-    """A setting of Dask's."""
-    import dask
-
-    return dask.config.get(name, None)
-
-
 def check_client(client: Any) -> None:
     """Raise if it is no client that a solve can use."""
     if not isinstance(client, distributed().Client):
@@ -197,24 +191,3 @@ def _close(owned: list[Any]) -> None:
     for thing in owned:
         with suppress(Exception):  # the other side may be gone, or stopped
             thing.close(timeout=_CLOSING)
-
-
-class OnCluster:
-    """What solvers on a cluster have in common. Copies share a client; a pickle has its address."""
-
-    scheduler: Any
-
-    def _check_scheduler(self) -> None:
-        scheduler = self.scheduler
-        if isinstance(scheduler, str):
-            distributed()
-            checked_address("scheduler", scheduler)
-        elif scheduler is not None:
-            check_client(scheduler)
-            object.__setattr__(self, "_address", scheduler.scheduler.address)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # all else is immutable
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "scheduler": self.__dict__.get("_address", self.scheduler)}
