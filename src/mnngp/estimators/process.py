@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import UnavailableError
 from mnngp.estimators.features import Scaling
-from mnngp.inference.leave_one_out import leave_out
 from mnngp.inference.observations import Observations
 from mnngp.inference.posterior import Posterior
+from mnngp.inference.scoring import leave_out
 
 IMPOSSIBLE = (
     "noise_var is 0, but rows {} and {} of X are equal and their targets differ: no function "

@@ -2,8 +2,7 @@
 
 from mnngp.inference.evidence import log_evidence_gradient
 from mnngp.inference.flow import GradientFlow
-from mnngp.inference.leave_one_out import LeaveOneOut
-from mnngp.inference.posterior import Posterior
+from mnngp.inference.posterior import LeaveOneOut, Posterior
 from mnngp.inference.solvers.cholesky import Report
 from mnngp.inference.solvers.conjugate_gradients import ConjugateGradients, IterationReport
 from mnngp.inference.solvers.dask_conjugate_gradients import ClusterConjugateGradients

@@ -47,25 +47,12 @@ _LESS_NOISE = (1.0, 10**-0.5, 0.1, 10**-1.5)
 
 @dataclass(frozen=True)
 class Trial:
-    """One kernel that was tried.
+    """One kernel that was tried."""
 
-    Attributes
-    ----------
-    kernel : MaxoutKernel or NetworkKernel
-        In double precision.
-    noise_ratio : float
-        The noise variance that was best for it, for a signal variance of one.
-    score : float
-        What leave-one-out said of it; larger is better.
-    n_rows : int
-        Distinct rows of the data that it was tried on.
-    seconds : float
-    """
-
-    kernel: DeepKernel
-    noise_ratio: float = math.nan
-    score: float = -math.inf
-    n_rows: int = 0
+    kernel: DeepKernel  # in double precision
+    noise_ratio: float = math.nan  # the best noise variance for it, for a signal variance of one
+    score: float = -math.inf  # what leave-one-out said of it; larger is better
+    n_rows: int = 0  # distinct rows of the data that it was tried on
     seconds: float = 0.0
 
     @property

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,6 @@ from mnngp._system import threads
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError, MnngpError
 from mnngp.inference.arguments import as_noise, as_targets, check_kernel
-from mnngp.inference.leave_one_out import LeaveOneOut
 from mnngp.inference.solvers.cholesky import Cholesky
 from mnngp.inference.solvers.covariance import Covariance
 from mnngp.inference.solvers.interface import Inverse, Progress, Solver
@@ -37,27 +37,13 @@ from mnngp.kernels.sklearn import DeepKernel
 
 
 class Weights(NamedTuple):
-    """What predictions take of the targets, in the notation of the module.
+    """What predictions take of the targets, in the notation of the module."""
 
-    Attributes
-    ----------
-    deviation : array (n,)
-        σ, and one where it is zero.
-    alpha : array (n, targets)
-        α.
-    beta : array (targets,)
-        β.
-    t : array (n,)
-        ``A⁻¹1``.
-    c : float
-        Infinite without an intercept.
-    """
-
-    deviation: Vector
-    alpha: Matrix
-    beta: Vector
-    t: Vector
-    c: float
+    deviation: Vector  # σ, and one where it is zero
+    alpha: Matrix  # (n, targets)
+    beta: Vector  # (targets,)
+    t: Vector  # ``A⁻¹1``
+    c: float  # infinite without an intercept
 
     @staticmethod
     def of(inverse: Inverse, deviation: Vector, targets: Matrix) -> Weights:
@@ -79,6 +65,24 @@ class Weights(NamedTuple):
         return Weights(deviation, np.ascontiguousarray(alpha), beta, t, c)
 
 
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut:
+    """The prediction of each training target from all others, in closed form.
+
+    Attributes
+    ----------
+    mean : array of shape (n,) or (n, targets)
+    variance : array of shape (n,)
+        Of the target: the function's and the noise's.
+    log_density : array of shape (n,) or (n, targets)
+        Of the target under that prediction.
+    """
+
+    mean: Matrix
+    variance: Vector
+    log_density: Matrix
+
+
 class Posterior:
     """A Gaussian process with the kernel of a wide network, given targets with Gaussian noise.
 
@@ -98,7 +102,7 @@ class Posterior:
         What the kernel is multiplied by.
     policy : "relative" or "paper"
         What to do if the covariance is not positive definite in floating point: see
-        ``mnngp.inference.solvers.noise``.
+        ``mnngp.inference.solvers.cholesky.Cholesky``.
     solver : ConjugateGradients or another of ``mnngp.inference``, optional
         For more points than a Cholesky factorisation is for. By default there is one.
     progress : callable, optional
@@ -164,27 +168,10 @@ class Posterior:
             covariance = Covariance(network, points, deviation, noise)
             inverse = (solver or default)(covariance, progress)
             weights = Weights.of(inverse, covariance.scale, targets)
-        self._set(kernel, points, targets, float(signal_var), inverse, weights)
+        self.restore(kernel, points, targets, float(signal_var), inverse, weights)
         self._flat = flat
 
-    @classmethod
-    def restored(
-        cls,
-        kernel: DeepKernel,
-        points: Points,
-        targets: Matrix,
-        signal_var: float,
-        inverse: Inverse,
-        weights: Weights,
-        precision: Vector | None = None,
-    ) -> Posterior:
-        """A posterior of which everything that takes long is known already."""
-        self = cls.__new__(cls)
-        self._set(kernel, points, targets, signal_var, inverse, weights)
-        self.known_precision = precision
-        return self
-
-    def _set(
+    def restore(
         self,
         kernel: DeepKernel,
         points: Points,
@@ -192,12 +179,13 @@ class Posterior:
         signal_var: float,
         inverse: Inverse,
         weights: Weights,
+        precision: Vector | None = None,
     ) -> None:
+        """Set everything that takes long; also for posteriors that are read from files."""
         self.kernel, self.network, self.signal_var = kernel, kernel.network, signal_var
         self.points, self.targets, self.inverse = points, targets, inverse
         self.deviation, self.alpha, self.beta, self.t, self.c = weights
-        self.known_precision: Vector | None = None
-        self._flat = False
+        self.known_precision, self._flat = precision, False
 
     # --- what was done ----------------------------------------------------------------------------
 
@@ -231,8 +219,11 @@ class Posterior:
         rows = self._rows(X)
         result = np.empty((len(rows), self.targets.shape[1]))
         with threads.one_blas_thread(2.0 * len(rows) * self.targets.size):
-            for part in self._chunks(len(rows)):
-                result[part] = self._mean_at(self._as_points(rows[part]))
+            for part, x in self._chunks(rows):
+                product = correlations_times(
+                    self.network, x, self.points, self.alpha, contraction=self.contraction
+                )
+                result[part] = self._mean(self._deviations(x), product)
         return self._shaped(result)
 
     def mean_and_variance(self, X: Any) -> tuple[Matrix, Vector]:
@@ -243,10 +234,8 @@ class Posterior:
         rows, kappa = self._rows(X), self.contraction
         mean, variance = np.empty((len(rows), self.targets.shape[1])), np.empty(len(rows))
         with threads.one_blas_thread(len(rows) * len(self.targets) ** 2):
-            for part in self._chunks(len(rows)):
-                sigma, kernel = self._covariances(self._as_points(rows[part]))
-                mean[part] = self._mean(sigma, kernel @ self.alpha.astype(kernel.dtype, copy=False))
-                rest = 1.0 - kernel @ self.t
+            for part, x in self._chunks(rows):
+                sigma, kernel, mean[part], rest = self._at(x)
                 share = 1.0 - self.inverse.explained(kernel) + rest**2 / self.c
                 variance[part] = kappa * sigma**2 * np.maximum(share, 0.0)
                 del kernel  # before the next one is made
@@ -256,9 +245,7 @@ class Posterior:
         """The posterior mean, and the covariance matrix (m, m) of the function at all points."""
         x, kappa = self._as_points(self._rows(X)), self.contraction
         with threads.one_blas_thread(len(x) * len(self.targets) * (len(x) + len(self.targets))):
-            sigma, kernel = self._covariances(x)
-            mean = self._mean(sigma, kernel @ self.alpha.astype(kernel.dtype, copy=False))
-            rest = 1.0 - kernel @ self.t
+            sigma, kernel, mean, rest = self._at(x)
             share = correlations(self.network, x, contraction=kappa).astype(np.float64)
             share -= self.inverse.jointly_explained(kernel)
         share += np.outer(rest, rest) / self.c
@@ -280,24 +267,22 @@ class Posterior:
     def _as_points(self, rows: Matrix | Points) -> Points:
         return rows if isinstance(rows, Points) else Points.of("X", rows, self.network.dtype)
 
-    def _chunks(self, count: int) -> Iterator[slice]:
-        """Where the chunks of new points stand."""
+    def _chunks(self, rows: Matrix | Points) -> Iterator[tuple[slice, Points]]:
+        """New points, a chunk at a time, and where it stands."""
         size = self.inverse.chunk_size
-        return (slice(start, start + size) for start in range(0, count, size))
+        for start in range(0, len(rows), size):
+            part = slice(start, start + size)
+            yield part, self._as_points(rows[part])
 
     def _deviations(self, x: Points) -> Vector:
         return np.asarray(math.sqrt(self.signal_var) * standard_deviations(self.network, x))
 
-    def _covariances(self, x: Points) -> tuple[Vector, Matrix]:
-        """σ of new points, and their rows of A."""
+    def _at(self, x: Points) -> tuple[Vector, Matrix, Matrix, Vector]:
+        """σ of new points, their rows of A, their mean, and ``1 - A_xᵀt``."""
+        sigma = self._deviations(x)
         rows = correlations(self.network, x, self.points, contraction=self.contraction)
-        return self._deviations(x), rows
-
-    def _mean_at(self, x: Points) -> Matrix:
-        product = correlations_times(
-            self.network, x, self.points, self.alpha, contraction=self.contraction
-        )
-        return self._mean(self._deviations(x), product)
+        mean = self._mean(sigma, rows @ self.alpha.astype(rows.dtype, copy=False))
+        return sigma, rows, mean, 1.0 - rows @ self.t
 
     def _mean(self, sigma: Vector, product: Matrix) -> Matrix:
         """From σ and ``A_xᵀ α``."""

@@ -182,14 +182,8 @@ class _Elsewhere(ConjugateGradients):
 class Iteration(Inverse):
     """``A⁻¹`` by conjugate gradients.
 
-    Tiles and preconditioner are made when first needed, and again by copies.
-
-    Attributes
-    ----------
-    operator, preconditioner
-        None before they are needed.
-    report : IterationReport
-        How the first solve went.
+    Tiles and preconditioner are made when first needed, and again by copies. The report is how the
+    first solve went.
     """
 
     factored = False
@@ -249,30 +243,23 @@ class Iteration(Inverse):
 
     def solve_with_residual(self, b: Matrix) -> tuple[Matrix, Matrix]:
         """``x`` and the residual ``b - A x``."""
+        operator, preconditioner = self._prepared()
+        noise = self.covariance.diagonal(self.contraction)[:, None]
         try:
-            return self._solve(b)
+            x, residual, how = conjugate_gradients(
+                lambda v: operator(v) + noise * v,
+                np.ascontiguousarray(b, dtype=np.float64),
+                preconditioner,
+                tolerance=self.solver.tolerance,
+                most=self.solver.max_iterations,
+                seen=self._seen(),
+            )
         except ClusterError:
             self.operator = None  # the next time on the cluster that there is then
             raise
-
-    def _solve(self, b: Matrix) -> tuple[Matrix, Matrix]:
-        operator, preconditioner = self._prepared()
-        noise = self.covariance.diagonal(self.contraction)[:, None]
-        x, residual, how = conjugate_gradients(
-            lambda v: operator(v) + noise * v,
-            np.ascontiguousarray(b, dtype=np.float64),
-            preconditioner,
-            tolerance=self.solver.tolerance,
-            most=self.solver.max_iterations,
-            seen=self._seen(),
-        )
         if self.report is None:
-            self.report = IterationReport(
-                contraction=self.contraction,
-                rank=preconditioner.rank,
-                **vars(how),
-                **vars(operator.storage),
-            )
+            found = vars(how) | vars(operator.storage)
+            self.report = IterationReport(self.contraction, rank=preconditioner.rank, **found)
         self.progress = None
         return x, residual
 
