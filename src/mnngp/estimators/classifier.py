@@ -14,10 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mnngp._typing import Matrix, Vector
 from mnngp.estimators.calibration import Calibration
-from mnngp.estimators.lazy import Lazy, LazyResults
 from mnngp.estimators.maxout_gp import MaxoutGP
 from mnngp.estimators.parameters import check_class_weight, sample_weights
-from mnngp.estimators.process import LEFT_OUT_AT_MOST, FittedProcess
+from mnngp.estimators.process import LEFT_OUT_AT_MOST, FittedProcess, Lazy, LazyResults
 from mnngp.kernels.sklearn import DeepKernel
 
 _CALIBRATED_ON = 2000  # training rows at most, where leave-one-out costs little
@@ -127,24 +126,7 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         solver: Any = "auto",
         n_jobs: int | None = None,
     ) -> None:
-        super().__init__(
-            depth,
-            rank,
-            weight_var,
-            bias_var,
-            kind,
-            noise_var,
-            signal_var,
-            kernel=kernel,
-            normalize=normalize,
-            dtype=dtype,
-            max_trials=max_trials,
-            random_state=random_state,
-            progress=progress,
-            solver=solver,
-            n_jobs=n_jobs,
-        )
-        self.class_weight = class_weight
+        self._keep(locals())
 
     def _training_data(
         self, X: Any, y: Any, sample_weight: Any

@@ -50,8 +50,7 @@ def put_together(kernel: DeepKernel, header: dict[str, Any], arrays: dict[str, A
     """The posterior of entries and arrays that were checked."""
     points = Points(arrays["directions"], arrays["square_lengths"])
     c = np.inf if header["intercept_precision"] is None else header["intercept_precision"]
-    posterior = Posterior.__new__(Posterior)
-    posterior.restore(
+    return Posterior.restored(
         kernel,
         points,
         arrays["y"],
@@ -64,7 +63,6 @@ def put_together(kernel: DeepKernel, header: dict[str, Any], arrays: dict[str, A
         Weights(arrays["deviation"], arrays["alpha"], arrays["beta"], arrays["t"], c),
         arrays.get("precision"),
     )
-    return posterior
 
 
 def _inverse(covariance: Covariance, header: dict[str, Any], arrays: dict[str, Array]) -> Inverse:

@@ -168,11 +168,13 @@ class Posterior:
             covariance = Covariance(network, points, deviation, noise)
             inverse = (solver or default)(covariance, progress)
             weights = Weights.of(inverse, covariance.scale, targets)
-        self.restore(kernel, points, targets, float(signal_var), inverse, weights)
+        self.kernel, self.signal_var = kernel, float(signal_var)
+        self._set(points, targets, inverse, weights)
         self._flat = flat
 
-    def restore(
-        self,
+    @classmethod
+    def restored(
+        cls,
         kernel: DeepKernel,
         points: Points,
         targets: Matrix,
@@ -180,12 +182,20 @@ class Posterior:
         inverse: Inverse,
         weights: Weights,
         precision: Vector | None = None,
-    ) -> None:
-        """Set everything that takes long; also for posteriors that are read from files."""
-        self.kernel, self.network, self.signal_var = kernel, kernel.network, signal_var
+    ) -> Posterior:
+        """A posterior of which everything that takes long is known already."""
+        self = cls.__new__(cls)
+        self.kernel, self.signal_var = kernel, signal_var
+        self._set(points, targets, inverse, weights)
+        self.known_precision = precision
+        return self
+
+    def _set(self, points: Points, targets: Matrix, inverse: Inverse, weights: Weights) -> None:
+        self.network = self.kernel.network
         self.points, self.targets, self.inverse = points, targets, inverse
         self.deviation, self.alpha, self.beta, self.t, self.c = weights
-        self.known_precision, self._flat = precision, False
+        self.known_precision: Vector | None = None
+        self._flat = False
 
     # --- what was done ----------------------------------------------------------------------------
 
