@@ -14,8 +14,7 @@ import numpy as np
 
 from mnngp._typing import Array
 from mnngp.errors import InputError
-from mnngp.estimators.model_archive import PIECE
-from mnngp.estimators.model_values import shortened
+from mnngp.estimators.model_archive import PIECE, shortened
 from mnngp.kernels import layout
 
 # the smallest number above zero, and the largest that is finite

@@ -229,11 +229,8 @@ class Posterior:
         rows = self._rows(X)
         result = np.empty((len(rows), self.targets.shape[1]))
         with threads.one_blas_thread(2.0 * len(rows) * self.targets.size):
-            for part, x in self._chunks(rows):
-                product = correlations_times(
-                    self.network, x, self.points, self.alpha, contraction=self.contraction
-                )
-                result[part] = self._mean(self._deviations(x), product)
+            for part in self._chunks(len(rows)):
+                result[part] = self._mean_at(self._as_points(rows[part]))
         return self._shaped(result)
 
     def mean_and_variance(self, X: Any) -> tuple[Matrix, Vector]:
@@ -244,8 +241,8 @@ class Posterior:
         rows, kappa = self._rows(X), self.contraction
         mean, variance = np.empty((len(rows), self.targets.shape[1])), np.empty(len(rows))
         with threads.one_blas_thread(len(rows) * len(self.targets) ** 2):
-            for part, x in self._chunks(rows):
-                sigma, kernel, mean[part], rest = self._at(x)
+            for part in self._chunks(len(rows)):
+                sigma, kernel, mean[part], rest = self._at(self._as_points(rows[part]))
                 share = 1.0 - self.inverse.explained(kernel) + rest**2 / self.c
                 variance[part] = kappa * sigma**2 * np.maximum(share, 0.0)
                 del kernel  # before the next one is made
@@ -277,15 +274,19 @@ class Posterior:
     def _as_points(self, rows: Matrix | Points) -> Points:
         return rows if isinstance(rows, Points) else Points.of("X", rows, self.network.dtype)
 
-    def _chunks(self, rows: Matrix | Points) -> Iterator[tuple[slice, Points]]:
-        """New points, a chunk at a time, and where it stands."""
+    def _chunks(self, count: int) -> Iterator[slice]:
+        """Where the chunks of new points stand; none is held while the next is made."""
         size = self.inverse.chunk_size
-        for start in range(0, len(rows), size):
-            part = slice(start, start + size)
-            yield part, self._as_points(rows[part])
+        return (slice(start, start + size) for start in range(0, count, size))
 
     def _deviations(self, x: Points) -> Vector:
         return np.asarray(math.sqrt(self.signal_var) * standard_deviations(self.network, x))
+
+    def _mean_at(self, x: Points) -> Matrix:
+        product = correlations_times(
+            self.network, x, self.points, self.alpha, contraction=self.contraction
+        )
+        return self._mean(self._deviations(x), product)
 
     def _at(self, x: Points) -> tuple[Vector, Matrix, Matrix, Vector]:
         """σ of new points, their rows of A, their mean, and ``1 - A_xᵀt``."""
