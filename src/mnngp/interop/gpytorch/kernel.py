@@ -7,7 +7,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import gpytorch
 import numpy as np
@@ -18,7 +18,6 @@ from linear_operator.utils.errors import NanError
 from torch import Tensor
 
 from mnngp import _validation
-from mnngp import kernels as core
 from mnngp.activations import Activation
 from mnngp.errors import InputError, ScaleError
 from mnngp.interop.gpytorch import autograd
@@ -58,6 +57,8 @@ class Options:
 
 class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     """What the kernels of all networks share; subclasses say which activations there are."""
+
+    _core: ClassVar[Any]  # the kernel of ``mnngp`` that this one is
 
     def __init__(
         self,
@@ -104,9 +105,12 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         """The number of hidden layers."""
         return len(self._units)
 
-    @classmethod
     @abstractmethod
-    def from_core(cls, kernel: Any, **options: Any) -> DeepKernel:
+    def _shape(self) -> dict[str, Any]:
+        """What says which layers there are, by the names that both libraries' kernels take."""
+
+    @classmethod
+    def from_core(cls, kernel: Any, **options: Any) -> Self:
         """The GPyTorch kernel that a kernel of ``mnngp`` is, in its floating point type.
 
         Parameters
@@ -116,33 +120,38 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         **options
             Constraints, priors and so on, as of this class.
         """
+        if not isinstance(kernel, cls._core):
+            raise InputError(f"kernel must be a mnngp.{cls._core.__name__}, got {kernel!r}")
+        given = {
+            name: value
+            for name, value in kernel.get_params().items()
+            if name != "dtype" and not name.endswith("_bounds")
+        }
+        ours = cls(**given, **options)
+        ours.to(getattr(torch, np.dtype(kernel.dtype).name))
+        ours._start(kernel.weight_var, kernel.bias_var)  # once more: the type has changed
+        return ours
 
-    @abstractmethod
-    def to_core(self) -> core.sklearn.DeepKernel:
+    def to_core(self) -> Any:
         """The kernel of ``mnngp`` with the variances that this one has now.
 
         It has neither batches nor lengthscales.
         """
-
-    def _like(self, kernel: core.sklearn.DeepKernel) -> Any:
-        """In the type of a core kernel, with its variances."""
-        self.to(getattr(torch, np.dtype(kernel.dtype).name))
-        self._start(kernel.weight_var, kernel.bias_var)  # once more: the type has changed
-        return self
-
-    def _core_arguments(self) -> dict[str, Any]:
         if self.batch_shape or self.has_lengthscale or self.active_dims is not None:
             raise InputError(
                 f"a mnngp.{type(self).__name__} has no batch_shape, no lengthscales "
                 "and no active_dims"
             )
         found = {name: getattr(self, name)[0].tolist() for name in ("weight_var", "bias_var")}
-        return {
-            name: values[0] if len(values) == 1 else values for name, values in found.items()
-        } | {
-            "kind": self.kind,
-            "dtype": str(self.dtype).removeprefix("torch."),
-        }
+        variances = {name: one[0] if len(one) == 1 else one for name, one in found.items()}
+        dtype = str(self.dtype).removeprefix("torch.")
+        return self._core(**self._shape(), **variances, kind=self.kind, dtype=dtype)
+
+    def extra_repr(self) -> str:
+        """What stands in front of the parts when the kernel is printed."""
+        return ", ".join(
+            f"{name}={value!r}" for name, value in {**self._shape(), "kind": self.kind}.items()
+        )
 
     # --- parameters -------------------------------------------------------------------------------
 
@@ -199,10 +208,8 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
             module._set_variance("bias_var", value)
 
     def _register_variance(self, name: str, value: Variances, options: Options) -> None:
-        prior, constraint = (
-            getattr(options, f"{name}_prior"),
-            getattr(options, f"{name}_constraint"),
-        )
+        prior = getattr(options, f"{name}_prior")
+        constraint = getattr(options, f"{name}_constraint")
         constraint = Positive() if constraint is None else constraint
         if not isinstance(constraint, Interval):
             raise InputError(
