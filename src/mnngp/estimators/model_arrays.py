@@ -26,25 +26,16 @@ _LARGEST_UNIT = 1e154  # of targets: its square is a number
 class Form:
     """What an array in the file must be.
 
-    Attributes
-    ----------
-    axes : str
-        A letter for each: n unique inputs, d features, k targets, r rows with a weight, s features
-        that are scaled, h × p the packed factor. Where a letter stands for the first time, the
-        array's own shape says how many there are.
-    low, high : float
-        All values are between them, and so no NaN.
-    dtype : str
-        "float64", "int64", "kernel" for that of the kernel, or "labels" for what classes can be.
-    when : "always", "classifier", "factored" or "known"
-        When it is there.
+    Its axes have a letter each: n unique inputs, d features, k targets, r rows with a weight, s
+    features that are scaled, h × p the packed factor. Where a letter stands for the first time, the
+    array's own shape says how many there are.
     """
 
     axes: str
-    low: float = -MOST
+    low: float = -MOST  # all values are between the two, and so no NaN
     high: float = MOST
-    dtype: str = "float64"
-    when: str = "always"
+    dtype: str = "float64"  # or "int64", "kernel" for that of the kernel, "labels" for classes
+    when: str = "always"  # or for a "classifier", if it is "factored", or where it is "known"
 
 
 # A new array is a line here, and one each where ``model_file`` makes and reads them.
