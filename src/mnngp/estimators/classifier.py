@@ -76,21 +76,15 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
     kernel_ : MaxoutKernel or NetworkKernel
     noise_var_, signal_var_ : float
     trials_ : list of dict
-        What was tried, the best first: hyperparameters, seconds, and the score, which is minus the
-        leave-one-out mean squared error in units of the targets' variance. Those that were compared
-        again on more rows come before the others.
+        As of ``MaxoutGPRegressor``; the score is minus the leave-one-out mean squared error in
+        units of the targets' variance.
     loo_ : ClassificationLeaveOneOut
-        Of each row by all others, so that copies of a row vouch for each other (they do not when
-        kernels are chosen).
     calibration_ : mnngp.estimators.calibration.Calibration
         From posterior means and variances to probabilities; found when it is first asked for.
     log_marginal_likelihood_ : float
         Of the regression, summed over the classes.
-    report_ : mnngp.inference.Report
-        What the factorisation did; ``mnngp.inference.IterationReport`` of conjugate gradients.
-    process_ : mnngp.estimators.process.FittedProcess
-        The posterior and what leads to it, for those who need more.
-    n_features_in_, feature_names_in_
+    report_, process_, n_features_in_, feature_names_in_
+        As of ``MaxoutGPRegressor``.
 
     Examples
     --------

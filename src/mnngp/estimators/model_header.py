@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -199,28 +200,20 @@ def _variances(name: str, value: Any, *, zero: bool) -> None:
     _validation.variances(name, value, count, zero=zero)
 
 
-def _whole(low: int, high: int) -> Callable[[str, Any], object]:
-    return lambda name, value: whole(name, value, low, high)
-
-
-def _one_of(*allowed: str) -> Callable[[str, Any], object]:
-    return lambda name, value: _validation.one_of(name, value, allowed)
-
-
 _PARAMETERS: dict[str, Callable[[str, Any], object]] = {  # those that may not be any number or text
-    "depth": _whole(1, LARGEST_DEPTH),
-    "rank": _whole(1, LARGEST_RANK),
-    "weight_var": lambda name, value: _variances(name, value, zero=False),
-    "bias_var": lambda name, value: _variances(name, value, zero=True),
-    "kind": _one_of("nngp", "ntk"),
-    "noise_var": lambda name, value: _validation.real(name, value, low=0.0),
-    "signal_var": lambda name, value: _validation.real(name, value, low=0.0, strict=True),
-    "normalize": _one_of("standard", "sphere"),
+    "depth": partial(whole, low=1, high=LARGEST_DEPTH),
+    "rank": partial(whole, low=1, high=LARGEST_RANK),
+    "weight_var": partial(_variances, zero=False),
+    "bias_var": partial(_variances, zero=True),
+    "kind": partial(_validation.one_of, allowed=("nngp", "ntk")),
+    "noise_var": partial(_validation.real, low=0.0),
+    "signal_var": partial(_validation.real, low=0.0, strict=True),
+    "normalize": partial(_validation.one_of, allowed=("standard", "sphere")),
     "dtype": check_dtype,
-    "max_trials": _whole(1, LARGEST_INT),
-    "random_state": _whole(0, 2**32 - 1),
-    "solver": _one_of(*by_name.NAMES),
-    "n_jobs": _whole(-LARGEST_INT, LARGEST_INT),
+    "max_trials": partial(whole, low=1, high=LARGEST_INT),
+    "random_state": partial(whole, low=0, high=2**32 - 1),
+    "solver": partial(_validation.one_of, allowed=by_name.NAMES),
+    "n_jobs": partial(whole, low=-LARGEST_INT, high=LARGEST_INT),
 }
 
 # --- what a fit found -----------------------------------------------------------------------------
@@ -256,14 +249,10 @@ def _check_report(report: dict[str, Any], *, factored: bool) -> None:
             if field.default is MISSING:
                 raise InputError(f"report.{field.name} is missing")
             continue
-        value = report[field.name]
-        wanted = {"int": int, "str": str, "float": float | int}.get(str(field.type))
-        # a tuple of numbers
+        value, number = report[field.name], float | int
+        wanted = {"int": int, "str": str, "float": number}.get(str(field.type))
         values = [value] if wanted is not None else value if isinstance(value, list) else [None]
-        if not all(
-            isinstance(item, wanted or float | int) and not isinstance(item, bool)
-            for item in values
-        ):
+        if any(isinstance(one, bool) or not isinstance(one, wanted or number) for one in values):
             raise InputError(f"report.{field.name} must be of type {field.type}, got {value!r}")
     unknown = set(report) - {field.name for field in fields(kind)}
     if unknown:
@@ -274,8 +263,7 @@ def _check_report(report: dict[str, Any], *, factored: bool) -> None:
 
 
 def _check_calibration(header: Mapping[str, Any]) -> None:
-    names = [field.name for field in fields(Calibration)]
-    calibration = header.get("calibration")
+    names, calibration = [field.name for field in fields(Calibration)], header.get("calibration")
     if not isinstance(calibration, dict) or set(calibration) != set(names):
         raise InputError(f"calibration must have the keys {', '.join(names)}, got {calibration!r}")
     for name in names:

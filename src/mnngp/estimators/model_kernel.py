@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,37 +19,10 @@ from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReL
 from mnngp.errors import InputError
 from mnngp.kernels.sklearn import DeepKernel, MaxoutKernel, NetworkKernel
 
-LARGEST_DEPTH = 10_000  # the kernel of a handful of points takes seconds then
-LARGEST_RANK = 1_000_000
-_LARGEST_SMOOTH_DEPTH = 1_000  # a layer of those takes ten times as long
-_MOST_ACTIVATIONS = 32  # different ones: each is set up for a fraction of a second
 LARGEST_INT = (1 << 63) - 1
 _LONGEST_TEXT = 1000
 # as JSON cannot write them
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_KERNELS: dict[str, type[DeepKernel]] = {
-    "MaxoutKernel": MaxoutKernel,
-    "NetworkKernel": NetworkKernel,
-}
-_KEYS = {"MaxoutKernel": ("class", "depth", "rank"), "NetworkKernel": ("class", "layers")}
-_SHARED_KEYS = ("weight_var", "bias_var", "kind", "dtype", "weight_var_bounds", "bias_var_bounds")
-_ACTIVATIONS: dict[str, type[Activation]] = {
-    activation.__name__: activation
-    for activation in (Maxout, ReLU, LeakyReLU, Abs, Erf, Tanh, GELU)
-}
-_ACTIVATION_PARAMETERS: dict[str, dict[str, Callable[[str, Any], object]]] = {
-    "Maxout": {"rank": lambda name, value: whole(name, value, 1, LARGEST_RANK)},
-    "LeakyReLU": {
-        "negative_slope": lambda name, value: _validation.real(name, value, low=-1e6, high=1e6)
-    },
-}
-# of version 1, which knew one class
-_OLD_DEFAULTS = {
-    "class": "MaxoutKernel",
-    "weight_var_bounds": [1e-5, 1e5],
-    "bias_var_bounds": [1e-5, 1e5],
-}
-
 
 # --- single values --------------------------------------------------------------------------------
 
@@ -103,6 +77,31 @@ def all_as_json(values: dict[str, Any]) -> dict[str, Any]:
 
 
 # --- kernels --------------------------------------------------------------------------------------
+
+LARGEST_DEPTH = 10_000  # the kernel of a handful of points takes seconds then
+LARGEST_RANK = 1_000_000
+_LARGEST_SMOOTH_DEPTH = 1_000  # a layer of those takes ten times as long
+_MOST_ACTIVATIONS = 32  # different ones: each is set up for a fraction of a second
+_KERNELS: dict[str, type[DeepKernel]] = {
+    "MaxoutKernel": MaxoutKernel,
+    "NetworkKernel": NetworkKernel,
+}
+_KEYS = {"MaxoutKernel": ("class", "depth", "rank"), "NetworkKernel": ("class", "layers")}
+_SHARED_KEYS = ("weight_var", "bias_var", "kind", "dtype", "weight_var_bounds", "bias_var_bounds")
+_ACTIVATIONS: dict[str, type[Activation]] = {
+    activation.__name__: activation
+    for activation in (Maxout, ReLU, LeakyReLU, Abs, Erf, Tanh, GELU)
+}
+_ACTIVATION_PARAMETERS: dict[str, dict[str, Callable[[str, Any], object]]] = {
+    "Maxout": {"rank": partial(whole, low=1, high=LARGEST_RANK)},
+    "LeakyReLU": {"negative_slope": partial(_validation.real, low=-1e6, high=1e6)},
+}
+# of version 1, which knew one class
+_OLD_DEFAULTS = {
+    "class": "MaxoutKernel",
+    "weight_var_bounds": [1e-5, 1e5],
+    "bias_var_bounds": [1e-5, 1e5],
+}
 
 
 def describe(kernel: DeepKernel) -> dict[str, Any]:
