@@ -7,6 +7,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias
 
 import gpytorch
@@ -172,7 +173,7 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
 
     @weight_var.setter
     def weight_var(self, value: Variances) -> None:
-        self._set_weight_var(self, value)
+        self._set_variance("weight_var", value)
 
     @property
     def bias_var(self) -> Tensor:
@@ -183,29 +184,15 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
 
     @bias_var.setter
     def bias_var(self, value: Variances) -> None:
-        self._set_bias_var(self, value)
-
-    # Priors are given these: methods, unlike lambdas, can be pickled.
-
-    def _get_weight_var(self, module: DeepKernel) -> Tensor:
-        return module.weight_var
-
-    def _set_weight_var(self, module: DeepKernel, value: Variances) -> None:
-        module._set_variance("weight_var", value)
-
-    def _get_bias_var(self, module: DeepKernel) -> Tensor:
-        return module.bias_var
-
-    def _set_bias_var(self, module: DeepKernel, value: Variances) -> None:
         zero = _zeros("bias_var", value)
-        if zero and module.has_biases:
+        if zero and self.has_biases:
             allowed = "positive; for a network without biases make a kernel with bias_var=0"
             raise _out_of_bounds("bias_var", value, allowed)
-        if not (zero or module.has_biases):
+        if not (zero or self.has_biases):
             allowed = "0, as the kernel was made; for a network with biases make another one"
             raise _out_of_bounds("bias_var", value, allowed)
-        if module.has_biases:
-            module._set_variance("bias_var", value)
+        if self.has_biases:
+            self._set_variance("bias_var", value)
 
     def _register_variance(self, name: str, value: Variances, options: Options) -> None:
         prior = getattr(options, f"{name}_prior")
@@ -222,7 +209,8 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         raw = torch.zeros(*self.batch_shape, 1, self.depth + 1 if each else 1)
         self.register_parameter(f"raw_{name}", torch.nn.Parameter(raw))
         if prior is not None:
-            reading, writing = getattr(self, f"_get_{name}"), getattr(self, f"_set_{name}")
+            # these, unlike lambdas, can be pickled
+            reading, writing = partial(_read, name), partial(_write, name)
             self.register_prior(f"{name}_prior", prior, reading, writing)
         self.register_constraint(f"raw_{name}", constraint)
 
@@ -325,6 +313,14 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
                 f"has entries up to {largest:.3g}, and weight_var is {weight:.3g}; scale the "
                 "features to the size of one, or choose a smaller weight_var or depth"
             ) from None
+
+
+def _read(name: str, kernel: DeepKernel) -> Tensor:
+    return getattr(kernel, name)
+
+
+def _write(name: str, kernel: DeepKernel, value: Variances) -> None:
+    setattr(kernel, name, value)
 
 
 def as_shape(name: str, value: Any) -> torch.Size:
