@@ -33,14 +33,14 @@ _V2 = _Version(
     "memory.current",
     "inactive_file",
     ("active_file", "slab_reclaimable"),
-    "/sys/fs/cgroup",
+    "sys/fs/cgroup",
 )
 _V1 = _Version(
     ("memory.limit_in_bytes",),
     "memory.usage_in_bytes",
     "total_inactive_file",
     ("total_active_file",),
-    "/sys/fs/cgroup/memory",
+    "sys/fs/cgroup/memory",
 )
 
 
@@ -80,62 +80,23 @@ def left(root: str | Path) -> Iterator[int]:
 
 
 def _groups(root: Path) -> Iterator[tuple[_Version, Path, Path]]:
-    """Where control groups of memory are mounted, and the folder of this process's group there."""
-    mounts = _mounts(root)
+    """Where control groups of memory are mounted, and the folder of this process's group there.
+
+    In a container the path may be the host's, of which the mount shows the last folders, or none.
+    """
     for line in _lines(root / "proc/self/cgroup"):
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        version = _version(number == "0" and not controllers, controllers)
-        if version is None:
+        if number == "0" and not controllers:
+            version = _V2
+        elif "memory" in controllers.split(","):
+            version = _V1
+        else:
             continue
-        places = [(place, top) for kind, place, top in mounts if kind is version] or [
-            (version.mounted, "/")
-        ]
-        seen = [(root / place.lstrip("/"), _inner(path, top)) for place, top in places]
-        inside = [
-            (mount, mount / inner)
-            for mount, inner in seen
-            if inner is not None and (mount / inner).is_dir()
-        ]
-        # The view with the most groups above ours; if ours is in none, a container that sees its
-        # own group as the top.
-        mount, group = max(
-            inside,
-            key=lambda view: len(view[1].parts) - len(view[0].parts),
-            default=(seen[0][0], seen[0][0]),
-        )
+        mount, names = root / version.mounted, path.strip("/").split("/")
+        views = (mount.joinpath(*names[start:]) for start in range(len(names)))
+        group = next((view for view in views if view.is_dir() and ".." not in names), mount)
         yield version, mount, group
-
-
-def _mounts(root: Path) -> list[tuple[_Version, str, str]]:
-    """Mounts of control groups: version, place, and the group that is mounted there.
-
-    A line of mountinfo is ``number parent device top place options [...] - kind source options``.
-    """
-    mounts = []
-    for line in _lines(root / "proc/self/mountinfo"):
-        first, _, second = line.partition(" - ")
-        fields, kind, options = first.split(), second.split()[:1], second.split()[-1:]
-        version = _version(kind == ["cgroup2"], options[0] if kind == ["cgroup"] else "")
-        if version is not None and len(fields) > 4:
-            mounts.append((version, _plain(fields[4]), _plain(fields[3])))
-    return mounts
-
-
-def _version(unified: bool, controllers: str) -> _Version | None:
-    """Which version of control groups that is, if it is one that looks after memory."""
-    return _V2 if unified else _V1 if "memory" in controllers.split(",") else None
-
-
-def _inner(path: str, top: str) -> str | None:
-    """A group's path below the one that is mounted, if it is there."""
-    below = f"{path}/".startswith(f"{top.rstrip('/')}/") and ".." not in path.split("/")
-    return path[len(top.rstrip("/")) :].strip("/") if below else None
-
-
-def _plain(field: str) -> str:
-    """A path of mountinfo, where spaces and the like are in octal."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)
 
 
 def _left_to_group(folder: Path, version: _Version) -> Iterator[int]:
