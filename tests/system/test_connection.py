@@ -32,8 +32,7 @@ from mnngp.inference import (
     Posterior,
 )
 from mnngp.inference.solvers import tiles
-from mnngp.inference.solvers.dask_conjugate_gradients import ClusterTiles
-from mnngp.inference.solvers.dask_session import Session
+from mnngp.inference.solvers.dask_conjugate_gradients import ClusterTiles, Session
 from tests.system.processes import ENVIRONMENT
 
 DASK = str(Path(sys.executable).with_name("dask"))

@@ -11,7 +11,7 @@ from mnngp.errors import (
     MissingExtraError,
 )
 from mnngp.inference import ClusterConjugateGradients, ConjugateGradients
-from mnngp.inference.solvers import by_name, dask_session
+from mnngp.inference.solvers import by_name, dask_conjugate_gradients
 from tests.inference.problems import GIVEN
 
 
@@ -26,7 +26,7 @@ from tests.inference.problems import GIVEN
             "memory must be a number of bytes or a size such as '4GB'",
         ),
         (
-            lambda: dask_session.Session(7),
+            lambda: dask_conjugate_gradients.Session(7),
             "scheduler must be an address, a distributed.Client or None, got 7",
         ),
         (lambda: by_name.check("fast"), "solver must be one of 'auto', 'cholesky', 'cg', 'dask'"),
