@@ -60,8 +60,7 @@ def variances(name: str, value: object, count: int, *, zero: bool) -> NDArray[np
     if (isinstance(value, np.ndarray) and value.ndim != 1) or len(value) != count:
         raise InputError(
             f"{name} must be one number, or {count} numbers for {count - 1} hidden layers (one for "
-            "the "
-            f"affine map before each activation, and one for the output), got {value!r}"
+            f"the affine map before each activation, and one for the output), got {value!r}"
         )
     limits = {"low": 0.0, "high": LARGEST_VARIANCE, "strict": not zero}
     return np.array([real(f"{name}[{i}]", v, **limits) for i, v in enumerate(value)])  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def load(path: Any, classes: Mapping[str, type]) -> Any:
 def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """A model as a header and arrays."""
     process: FittedProcess = model.process_
-    data, posterior = process.data, process.posterior
+    posterior = process.posterior
     numbers = {
         "signal_var": posterior.signal_var,
         "contraction": posterior.contraction,
@@ -110,29 +111,12 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "trials": [all_as_json(trial) for trial in model.trials_],
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
     }
-    arrays = {
-        "scaling_mean": process.scaling.mean,
-        "scaling_scale": process.scaling.scale,
-        "offset": process.offset,
-        "unit": process.unit,
-        "y": data.y,
-        "weight": data.weight,
-        "within": data.within,
-        "part": data.held_out_weight,
-        "place": data.group,
-        "row": data.row.astype(np.int64, copy=False),
-        "row_y": data.row_y,
-        "row_weight": data.row_weight,
-        "directions": posterior.points.directions,
-        "square_lengths": posterior.points.square_lengths,
-        "noise_var": posterior.noise_var,
-        "deviation": posterior.deviation,
-        "alpha": posterior.alpha,
-        "beta": posterior.beta,
-        "t": posterior.t,
+    arrays: dict[str, Array] = {
+        name: attrgetter(form.attribute)(process)
+        for name, form in FORMS.items()
+        if form.when == "always" or (form.when == "factored" and header["factored"])
     }
-    if isinstance(posterior.inverse, Factor):
-        arrays["factor"] = posterior.inverse.packed.memory
+    arrays["row"] = arrays["row"].astype(np.int64, copy=False)
     if posterior.known_precision is not None:
         arrays["precision"] = posterior.known_precision
     if hasattr(model, "classes_"):
