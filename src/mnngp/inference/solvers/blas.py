@@ -65,8 +65,6 @@ def _leading_dimension(a: Matrix) -> int:
 
 # All matrices below are in Fortran's order: columns are contiguous. ``lower`` says which triangle
 # of a is used.
-
-
 _TRIANGLE = {True: "L", False: "U"}  # lower
 _TRANSPOSE = {True: "T", False: "N"}  # transposed
 
@@ -91,7 +89,7 @@ def solve_triangle(
 def subtract_square(a: Matrix, c: Matrix, *, lower: bool, transposed: bool = False) -> None:
     """``c ← c - a aᵀ``, or ``c - aᵀ a``, one triangle of it."""
     if a.size and c.size:
-        form, inner = (_TRIANGLE[lower], _TRANSPOSE[transposed]), a.shape[not transposed]
+        form, inner = (_TRIANGLE[lower], _TRANSPOSE[transposed]), a.shape[0 if transposed else 1]
         _call("syrk", a.dtype, *form, len(c), inner, -1.0, a, 1.0, c)
 
 
@@ -100,8 +98,6 @@ def subtract_product(
 ) -> None:
     """``c ← c - a b``, with either transposed."""
     if a.size and b.size and c.size:
-        form, inner = (
-            (_TRANSPOSE[a_transposed], _TRANSPOSE[b_transposed]),
-            a.shape[not a_transposed],
-        )
+        form = _TRANSPOSE[a_transposed], _TRANSPOSE[b_transposed]
+        inner = a.shape[0 if a_transposed else 1]
         _call("gemm", a.dtype, *form, *c.shape, inner, -1.0, a, b, 1.0, c)
