@@ -145,6 +145,35 @@ def points(name: str, value: Any, columns: int | None = None) -> Array:
     return array
 
 
+def targets(y: Any, n: int) -> tuple[NDArray[np.float64], bool]:
+    """Targets as a matrix (n, targets), and whether they were a vector."""
+    values = np.asarray(real_array("y", y), dtype=np.float64)
+    if values.ndim not in (1, 2) or len(values) != n or 0 in values.shape:
+        raise InputError(
+            f"y must have shape ({n},) or ({n}, targets), a row for each row of X, "
+            f"got {values.shape}"
+        )
+    if not np.isfinite(values).all():
+        raise InputError(f"y must be finite, got {values[~np.isfinite(values)][0]}")
+    return values.reshape(n, -1), values.ndim == 1
+
+
+def noise(noise_var: Any, n: int) -> NDArray[np.float64]:
+    """The variance of the noise of each of n targets."""
+    if np.ndim(noise_var) == 0:
+        return np.full(n, real("noise_var", noise_var, low=0.0, high=LARGEST_VARIANCE))
+    values = np.asarray(real_array("noise_var", noise_var), dtype=np.float64)
+    if values.shape != (n,):
+        raise InputError(f"noise_var must be a number or {n} numbers, got shape {values.shape}")
+    right = (values >= 0.0) & (values <= LARGEST_VARIANCE)
+    if not right.all():
+        raise InputError(
+            f"noise_var must be from 0 to {LARGEST_VARIANCE:g}, "
+            f"got {values[~right][0]:g} at {int(np.argmin(right))}"
+        )
+    return values
+
+
 def correlations(name: str, value: Any) -> NDArray[np.float64]:
     """Return ``value`` as correlations in [-1, 1]; rounding of 1e-12 past the ends is taken off."""
     array = np.asarray(real_array(name, value), dtype=np.float64)

@@ -200,16 +200,12 @@ def build(described: dict[str, Any]) -> DeepKernel:
     parameters = {name: _as_tuple(value) for name, value in described.items() if name != "class"}
     if "layers" in described:
         made: dict[tuple[Any, ...], Activation] = {}
-        parameters["layers"] = [
-            made.setdefault(tuple(layer.values()), _activation(layer))
-            for layer in described["layers"]
-        ]
+        parameters["layers"] = []
+        for layer in described["layers"]:
+            given = {name: value for name, value in layer.items() if name != "class"}
+            activation = _ACTIVATIONS[layer["class"]](**given)
+            parameters["layers"].append(made.setdefault(tuple(layer.values()), activation))
     return _KERNELS[described["class"]](**parameters)
-
-
-def _activation(layer: dict[str, Any]) -> Activation:
-    parameters = {name: value for name, value in layer.items() if name != "class"}
-    return _ACTIVATIONS[layer["class"]](**parameters)
 
 
 def _as_tuple(value: Any) -> Any:

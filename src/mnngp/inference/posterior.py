@@ -27,7 +27,6 @@ from mnngp import _validation
 from mnngp._system import threads
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError, MnngpError
-from mnngp.inference.arguments import as_noise, as_targets, check_kernel
 from mnngp.inference.solvers.cholesky import Cholesky
 from mnngp.inference.solvers.covariance import Covariance
 from mnngp.inference.solvers.interface import Inverse, Progress, Solver
@@ -160,8 +159,8 @@ class Posterior:
             )
         network = kernel.network
         rows = X if isinstance(X, Points) else _validation.points("X", X)
-        targets, flat = as_targets(y, len(rows))
-        noise = as_noise(noise_var, len(rows))
+        targets, flat = _validation.targets(y, len(rows))
+        noise = _validation.noise(noise_var, len(rows))
         points = rows if isinstance(rows, Points) else Points.of("X", rows, network.dtype)
         with threads.one_blas_thread(len(points) ** 3 / 3.0):
             deviation = math.sqrt(signal_var) * standard_deviations(network, points)
@@ -355,6 +354,12 @@ class Posterior:
         self.targets, self.alpha, self.beta = (
             np.ascontiguousarray(part / unit) for part in (self.targets, self.alpha, self.beta)
         )
+
+
+def check_kernel(kernel: Any) -> None:
+    """Raise if it is no kernel of this package."""
+    if not isinstance(kernel, DeepKernel):
+        raise InputError(f"kernel must be a MaxoutKernel or a NetworkKernel, got {kernel!r}")
 
 
 def draw(mean: Matrix, covariance: Matrix, count: int, seed: Any) -> Matrix:

@@ -73,18 +73,14 @@ class Objective:
         if ratio > 0.0:
             rest = float(np.sum(data.weight - data.held_out_weight))
             log_variance += rest / total * math.log(ratio)
-        scale = self._given_scale(ratio)
+        scale = self.signal_var
+        if scale is None and self.noise_var:
+            scale = self.noise_var / ratio
         if scale is None:
             # a constant target says nothing of the others' noise
             varied = mean_square[mean_square > 0.0]
             return -0.5 * (float(np.mean(np.log(varied))) + log_variance) if len(varied) else 0.0
         return -0.5 * (float(np.mean(mean_square)) / scale + math.log(scale) + log_variance)
-
-    def _given_scale(self, ratio: float) -> float | None:
-        """The signal variance, as far as it follows from what is given."""
-        if self.signal_var is not None:
-            return self.signal_var
-        return self.noise_var / ratio if self.noise_var else None
 
 
 def scales(alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> Vector:

@@ -27,6 +27,8 @@ from mnngp.inference.solvers.preconditioner import Preconditioner
 from mnngp.kernels.evaluate import correlations
 
 HIGHEST_RANK = 512
+# of a point that a rank of one is worth: four times that of L and E⁻¹L, while it is made
+_RANK_BYTES = 4 * 2 * 8
 # where memory was estimated, not given: without a preconditioner there may be no convergence
 _LOWEST_RANK = 64
 # of κ: no factorisation would notice that it is too small for points outside of the sample
@@ -144,7 +146,7 @@ class ConjugateGradients:
         """The rank of the preconditioner of n points."""
         if self.rank is not None:
             return min(self.rank, n)
-        fitting = self.budget() // _rank_bytes(n)
+        fitting = self.budget() // (_RANK_BYTES * n)
         lowest = _LOWEST_RANK if self.memory is None else 0
         return min(HIGHEST_RANK, n // 8, max(lowest, fitting))
 
@@ -163,11 +165,6 @@ class ConjugateGradients:
         return _Elsewhere(self.tolerance, self.max_iterations, self.rank, self.memory, self.seed)
 
 
-def _rank_bytes(n: int) -> int:
-    """Memory that a rank of one is worth: four times that of L and E⁻¹L, while it is made."""
-    return 4 * 2 * 8 * n
-
-
 class _Elsewhere(ConjugateGradients):
     """Of a copy: bounded by the memory that was given, and by what this machine has free in use."""
 
@@ -175,7 +172,7 @@ class _Elsewhere(ConjugateGradients):
         return min(super().budget(), memory.available() // 2)
 
     def rank_for(self, n: int) -> int:
-        fitting = memory.available() // 2 // _rank_bytes(n)
+        fitting = memory.available() // 2 // (_RANK_BYTES * n)
         return min(super().rank_for(n), max(_LOWEST_RANK, fitting))
 
 
