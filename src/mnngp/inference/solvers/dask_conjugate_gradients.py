@@ -202,11 +202,8 @@ def _add_up(pairs: Sequence[tuple[Matrix, Matrix]], halves: Sequence[int]) -> Ma
 class Session:
     """A connection to a cluster, closed with the last thing that uses it if it was opened here.
 
-    Parameters
-    ----------
-    scheduler : str or distributed.Client or None
-        An address such as "tcp://10.0.0.1:8786", a client, or None: the client that is active, or
-        else a cluster of processes on this machine that listens to the loopback interface alone.
+    The scheduler is an address such as "tcp://10.0.0.1:8786", a client, or None: the client that is
+    active, or else a cluster of processes on this machine that listens to loopback alone.
     """
 
     def __init__(self, scheduler: Any = None) -> None:
