@@ -60,8 +60,7 @@ def variances(name: str, value: object, count: int, *, zero: bool) -> NDArray[np
     if (isinstance(value, np.ndarray) and value.ndim != 1) or len(value) != count:
         raise InputError(
             f"{name} must be one number, or {count} numbers for {count - 1} hidden layers (one for "
-            "the "
-            f"affine map before each activation, and one for the output), got {value!r}"
+            f"the affine map before each activation, and one for the output), got {value!r}"
         )
     limits = {"low": 0.0, "high": LARGEST_VARIANCE, "strict": not zero}
     return np.array([real(f"{name}[{i}]", v, **limits) for i, v in enumerate(value)])  # type: ignore[arg-type]
@@ -196,6 +195,35 @@ def images(
         )
     _check_finite(name, array)
     return array, bool(signals)
+
+
+def targets(y: Any, n: int) -> tuple[NDArray[np.float64], bool]:
+    """Targets as a matrix (n, targets), and whether they were a vector."""
+    values = np.asarray(real_array("y", y), dtype=np.float64)
+    if values.ndim not in (1, 2) or len(values) != n or 0 in values.shape:
+        raise InputError(
+            f"y must have shape ({n},) or ({n}, targets), a row for each row of X, "
+            f"got {values.shape}"
+        )
+    if not np.isfinite(values).all():
+        raise InputError(f"y must be finite, got {values[~np.isfinite(values)][0]}")
+    return values.reshape(n, -1), values.ndim == 1
+
+
+def noise(noise_var: Any, n: int) -> NDArray[np.float64]:
+    """The variance of the noise of each of n targets."""
+    if np.ndim(noise_var) == 0:
+        return np.full(n, real("noise_var", noise_var, low=0.0, high=LARGEST_VARIANCE))
+    values = np.asarray(real_array("noise_var", noise_var), dtype=np.float64)
+    if values.shape != (n,):
+        raise InputError(f"noise_var must be a number or {n} numbers, got shape {values.shape}")
+    right = (values >= 0.0) & (values <= LARGEST_VARIANCE)
+    if not right.all():
+        raise InputError(
+            f"noise_var must be from 0 to {LARGEST_VARIANCE:g}, "
+            f"got {values[~right][0]:g} at {int(np.argmin(right))}"
+        )
+    return values
 
 
 def correlations(name: str, value: Any) -> NDArray[np.float64]:

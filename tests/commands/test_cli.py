@@ -78,7 +78,7 @@ def test_plan():
             "plan", "--n", "1e6", "--workers", "64", "--threads", "8", "--memory", "64GB", "--json"
         ).stdout
     )
-    assert {plan["solver"] for plan in facts["plans"]} == {"dask", "dask-cholesky"}
+    assert {plan["solver"] for plan in facts["plans"]} == {"dask"}
     assert facts["plans"][0]["seconds"] == pytest.approx(sum(facts["plans"][0]["parts"].values()))
     assert "is not for one machine" in run("plan", "--n", "10", "--solver", "dask", code=1).stderr
     assert "memory must be" in run("plan", "--n", "10", "--memory", "x", code=1).stderr

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mnngp
+from tests.estimators.model_files import rewrite
 
 FOLDER = Path(__file__).parents[1] / "reference" / "models"
 
@@ -39,3 +40,25 @@ def test_models_of_the_first_version(name, tmp_path):
 def _saved(model, path):
     model.save(path)
     return mnngp.load(path)
+
+
+def test_a_model_that_was_factored_on_a_cluster(tmp_path):
+    """As 0.1.0 wrote it for ``solver="dask-cholesky"``: no factor, and the report of one."""
+    path = tmp_path / "model.mnngp"
+    model = mnngp.load(FOLDER / "iterated.mnngp")
+    model.save(path)
+
+    def change(header, members):
+        header["parameters"]["solver"] = "dask-cholesky"
+        report = {"added": 0.0, "attempts": 1, "condition": 7.0}
+        header["report"] = {**report, "contraction": header["contraction"]}
+
+    rewrite(path, change)
+    again = mnngp.load(path)
+    X = np.load(FOLDER / "predicted.npz")["iterated X"]
+    assert again.solver == "dask"
+    assert again.report_.where == "on a cluster"
+    for one, other in zip(
+        *(some.predict(X, return_std=True) for some in (again, model)), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-6)

@@ -218,8 +218,8 @@ def test_time_left_follows_the_speed():
     """A second a step, five quick ones to the middle and fifty slow ones from there: the later half
     of the time is what counts.
     """
-    work = progress._Work("work")
-    done, speeds = work.open("all", 1.0), [0.1] * 5 + [0.01] * 50
+    work = progress.Stages("work")
+    done, speeds = work("all", 1.0), [0.1] * 5 + [0.01] * 50
     for step, speed in enumerate(speeds, 1):
         done(speed)
         number, unit, _ = work.time_left(work.started + step, False).split()
@@ -231,10 +231,10 @@ def test_time_left_follows_the_speed():
 
 
 def test_time_left_between_steps():
-    work = progress._Work("work")
+    work = progress.Stages("work")
     at = {seconds: work.started + seconds for seconds in (3.0, 4.0, 6.0, 17.0, 1000.0)}
     assert work.time_left(at[3.0], False) == "time left unknown"
-    work.open("first", 0.25)(1.0)
+    work("first", 0.25)(1.0)
     assert work.time_left(at[4.0], False) == "12 s left"
     assert work.time_left(at[6.0], False) == "10 s left"  # the next step is not due yet
     # it is overdue: a quarter took at least 17 s, not 4

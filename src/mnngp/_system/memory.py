@@ -4,54 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from mnngp.errors import InputError
 
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-    "tib": 2**40,
-}
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 # bytes that a fit may count on: an estimate decides how to solve, never whether to
 _LEAST = 256 * 2**20
-
-
-@dataclass(frozen=True)
-class _Version:
-    """The files of a control group: its limits, what it uses, what could be given back."""
-
-    limits: tuple[str, ...]
-    used: str
-    idle: str  # pages of files that nobody read lately: given back first
-    busy: tuple[str, ...]  # pages in use and caches of the kernel: given back in part
-    mounted: str
-
-
-# Beyond memory.high a process is not killed, but slowed down until it stands. Version 1 has sums
-# over a group and those in it.
-_V2 = _Version(
-    ("memory.max", "memory.high"),
-    "memory.current",
-    "inactive_file",
-    ("active_file", "slab_reclaimable"),
-    "/sys/fs/cgroup",
-)
-_V1 = _Version(
-    ("memory.limit_in_bytes",),
-    "memory.usage_in_bytes",
-    "total_inactive_file",
-    ("total_active_file",),
-    "/sys/fs/cgroup/memory",
-)
+# Where control groups of memory are mounted, by their version, and the files of a group. Beyond
+# memory.high a process is not killed, but slowed down until it stands.
+_MOUNTS = {1: "sys/fs/cgroup/memory", 2: "sys/fs/cgroup"}
+_LIMITS = ("memory.max", "memory.high", "memory.limit_in_bytes")
+_USED = ("memory.current", "memory.usage_in_bytes")
 
 
 def available(root: str | Path = "/") -> int:
@@ -81,77 +46,35 @@ def left(root: str | Path) -> Iterator[int]:
     Files that are missing, cannot be read or make no sense set no limit.
     """
     root = Path(root)
-    for version, mount, group in _groups(root):
+    for mount, group in _groups(root):
         for folder in (group, *group.parents):
-            yield from _left_to_group(folder, version)
+            yield from _left_to_group(folder)
             if folder == mount:
                 break
     yield from _left_to_process(root / "proc" / "self")
 
 
-def _groups(root: Path) -> Iterator[tuple[_Version, Path, Path]]:
-    """Where control groups of memory are mounted, and the folder of this process's group there."""
-    mounts = _mounts(root)
+def _groups(root: Path) -> Iterator[tuple[Path, Path]]:
+    """Where control groups of memory are mounted, and the folder of this process's group there.
+
+    In a container the path may be the host's, of which the mount shows the last folders, or none.
+    """
     for line in _lines(root / "proc/self/cgroup"):
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        version = _version(number == "0" and not controllers, controllers)
-        if version is None:
+        version = 2 if number == "0" and not controllers else 1
+        if version == 1 and "memory" not in controllers.split(","):
             continue
-        places = [(place, top) for kind, place, top in mounts if kind is version] or [
-            (version.mounted, "/")
-        ]
-        seen = [(root / place.lstrip("/"), _inner(path, top)) for place, top in places]
-        inside = [
-            (mount, mount / inner)
-            for mount, inner in seen
-            if inner is not None and (mount / inner).is_dir()
-        ]
-        # The view with the most groups above ours; if ours is in none, a container that sees its
-        # own group as the top.
-        mount, group = max(
-            inside,
-            key=lambda view: len(view[1].parts) - len(view[0].parts),
-            default=(seen[0][0], seen[0][0]),
-        )
-        yield version, mount, group
+        mount, names = root / _MOUNTS[version], path.strip("/").split("/")
+        views = (mount.joinpath(*names[start:]) for start in range(len(names)))
+        group = next((view for view in views if view.is_dir() and ".." not in names), mount)
+        yield mount, group
 
 
-def _mounts(root: Path) -> list[tuple[_Version, str, str]]:
-    """Mounts of control groups: version, place, and the group that is mounted there.
-
-    A line of mountinfo is ``number parent device top place options [...] - kind source options``.
-    """
-    mounts = []
-    for line in _lines(root / "proc/self/mountinfo"):
-        first, _, second = line.partition(" - ")
-        fields, kind, options = first.split(), second.split()[:1], second.split()[-1:]
-        version = _version(kind == ["cgroup2"], options[0] if kind == ["cgroup"] else "")
-        if version is not None and len(fields) > 4:
-            mounts.append((version, _plain(fields[4]), _plain(fields[3])))
-    return mounts
-
-
-def _version(unified: bool, controllers: str) -> _Version | None:
-    """Which version of control groups that is, if it is one that looks after memory."""
-    return _V2 if unified else _V1 if "memory" in controllers.split(",") else None
-
-
-def _inner(path: str, top: str) -> str | None:
-    """A group's path below the one that is mounted, if it is there."""
-    below = f"{path}/".startswith(f"{top.rstrip('/')}/") and ".." not in path.split("/")
-    return path[len(top.rstrip("/")) :].strip("/") if below else None
-
-
-def _plain(field: str) -> str:
-    """A path of mountinfo, where spaces and the like are in octal."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)
-
-
-def _left_to_group(folder: Path, version: _Version) -> Iterator[int]:
-    limits = [limit for name in version.limits for limit in _numbers(folder / name)]
-    used = next(iter(_numbers(folder / version.used)), None)
-    if not limits or used is None:
+def _left_to_group(folder: Path) -> Iterator[int]:
+    limits = [limit for name in _LIMITS for limit in _numbers(folder / name)]
+    used = [size for name in _USED for size in _numbers(folder / name)]
+    if not limits or not used:
         return
     stat: dict[str, int] = {}
     for line in _lines(folder / "memory.stat"):
@@ -160,8 +83,13 @@ def _left_to_group(folder: Path, version: _Version) -> Iterator[int]:
             stat[name] = int(value)
     # Of version 1: the tightest limit above, also of groups that a container cannot see.
     limit = min(*limits, stat.get("hierarchical_memory_limit", limits[0]))
-    idle, busy = stat.get(version.idle, 0), sum(stat.get(name, 0) for name in version.busy)
-    yield limit - max(0, used - idle - busy // 2)
+    # Pages of files that nobody read lately are given back first; those in use and caches of the
+    # kernel in part. Version 1 has totals over a group and those in it.
+    idle, busy = (
+        stat.get(f"total_{name}", stat.get(name, 0)) for name in ("inactive_file", "active_file")
+    )
+    busy += stat.get("slab_reclaimable", 0)
+    yield limit - max(0, used[0] - idle - busy // 2)
 
 
 def _left_to_process(own: Path) -> Iterator[int]:

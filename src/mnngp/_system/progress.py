@@ -17,7 +17,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 Done = Callable[[float], None]
@@ -25,17 +24,6 @@ PATIENCE = 3.0  # seconds until a bar appears
 _EVERY = 0.25  # seconds between two pictures of it
 _OVERDUE = 3.0  # times the usual time between two steps
 _WIDTH = 30  # characters of the bar in a notebook
-
-
-@dataclass(frozen=True)
-class Stages:
-    """A function that opens a stage of the bar, and one that prints a line above it."""
-
-    open: Callable[[str, float], Done]
-    say: Callable[[str], None]
-
-    def __call__(self, name: str, share: float) -> Done:
-        return self.open(name, share)
 
 
 @contextmanager
@@ -46,10 +34,10 @@ def bar(title: str, *, show: bool | None = None) -> Iterator[Stages]:
     stage, which add up to one. ``show`` None: when ``PATIENCE`` seconds have passed and somebody is
     looking; True: at once, wherever standard error leads.
     """
+    work, over = Stages(title), threading.Event()
     if not (_watched() if show is None else show):
-        yield Stages(lambda name, share: lambda part: None, lambda line: None)
+        yield work
         return
-    work, over = _Work(title), threading.Event()
     draw = _draw_in_notebook if _in_notebook() else _draw_on_terminal
 
     def watch() -> None:
@@ -65,15 +53,18 @@ def bar(title: str, *, show: bool | None = None) -> Iterator[Stages]:
     )
     try:
         thread.start()
-        yield Stages(work.open, work.lines.append)
+        yield work
         work.finished = True
     finally:
         over.set()
         thread.join()
 
 
-class _Work:
-    """How far the work is: written where it is done, read where it is shown."""
+class Stages:
+    """How far the work is: written where it is done, read where it is shown.
+
+    Called, it opens a stage of the bar.
+    """
 
     def __init__(self, title: str) -> None:
         self.title = self.name = title
@@ -84,7 +75,7 @@ class _Work:
         self._lock = threading.Lock()
         self._steps = deque([(self.started, 0.0)])  # when how much was finished
 
-    def open(self, name: str, share: float) -> Done:
+    def __call__(self, name: str, share: float) -> Done:
         self.name = f"{self.title}: {name}"
 
         def done(part: float) -> None:
@@ -92,6 +83,10 @@ class _Work:
                 self.fraction = min(1.0, self.fraction + share * part)
 
         return done
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        self.lines.append(line)
 
     def looks(self, over: threading.Event) -> Iterator[None]:
         """A look now and then, and one when it is over, or when the interpreter ends."""
@@ -138,7 +133,7 @@ def _in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def _draw_on_terminal(work: _Work, over: threading.Event) -> None:
+def _draw_on_terminal(work: Stages, over: threading.Event) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -158,7 +153,7 @@ def _draw_on_terminal(work: _Work, over: threading.Event) -> None:
             )
 
 
-def _draw_in_notebook(work: _Work, over: threading.Event) -> None:
+def _draw_in_notebook(work: Stages, over: threading.Event) -> None:
     """Text in an output that is written anew: every front end can do it."""
     display: Callable[..., Any] = importlib.import_module("IPython.display").display
     handle: Any = None

@@ -31,25 +31,14 @@ _FIRST, _LAST = (_MIDDLE * np.exp(sign * _WIDTH * _REACH) for sign in (-1.0, 1.0
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """Degrees to sum over.
-
-    Attributes
-    ----------
-    values : array (terms,)
-        The degrees: 0, 1, whole ones that rise by one or two, then real ones, each twice the one
-        that stands ``RUNGS`` before it.
-    weights : array (terms,)
-        What a summand of that degree counts.
-    whole : int
-        How many are whole.
-    odd : bool
-        Whether the real ones stand for odd degrees, or for even ones.
+    """Degrees to sum over: 0, 1, whole ones that rise by one or two, then real ones, each twice the
+    one that stands ``RUNGS`` before it.
     """
 
     values: Vector
-    weights: Vector
-    whole: int
-    odd: bool = False
+    weights: Vector  # what a summand of that degree counts
+    whole: int  # how many are whole
+    odd: bool = False  # whether the real ones stand for odd degrees, or for even ones
 
     @staticmethod
     def every(count: int) -> Degrees:

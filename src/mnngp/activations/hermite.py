@@ -61,28 +61,8 @@ class Expansion(ABC):
         """``dc_k / d log v``."""
 
 
-class Moments(ABC):
-    """The Gaussian moments of one activation as functions of the variance."""
-
-    @abstractmethod
-    def variance(self, v: Vector) -> Vector:
-        """``V(v) = E φ(√v z)²``."""
-
-    @abstractmethod
-    def variance_slope(self, v: Vector) -> Vector:
-        """``V'(v)``."""
-
-    @abstractmethod
-    def slope_variance(self, v: Vector) -> Vector:
-        """``E φ'(√v z)²``."""
-
-    @abstractmethod
-    def expansion(self, largest: float) -> Expansion:
-        """The coefficients, of as many degrees as variances up to ``largest`` need."""
-
-
 @dataclass(frozen=True, eq=False)
-class ErrorFunctions(Moments):
+class ErrorFunctions:
     """``φ(z) = Σ_m shares_m erf(z/√2S_m)``; ``squares`` are S²."""
 
     squares: Vector
@@ -120,14 +100,12 @@ class ErrorFunctions(Moments):
 
     def _pairs(self, v: Vector) -> tuple[Vector, Vector, Vector]:
         """``√((v + S²)(v + S'²) - v²)`` for all pairs of widths; S²S'² and S² + S'²."""
-        product, total = (
-            np.outer(self.squares, self.squares).ravel(),
-            np.add.outer(self.squares, self.squares).ravel(),
-        )
+        product = np.outer(self.squares, self.squares).ravel()
+        total = np.add.outer(self.squares, self.squares).ravel()
         return np.sqrt(product + v[:, None] * total), product, total
 
 
-class GatedLinear(Moments):
+class GatedLinear:
     """The GELU ``z Φ(z)``."""
 
     def variance(self, v: Vector) -> Vector:

@@ -29,30 +29,16 @@ _LADDER = 2.0 ** -np.arange(0, 40, 0.5)  # interval ends at which shorter series
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """``F`` of one homogeneous activation: its values, slopes and distances from one.
+    """``F`` of one homogeneous activation: its values, slopes and distances from one."""
 
-    Attributes
-    ----------
-    mean, second_moment : float
-        ``E φ`` and ``M = F(1) = E φ²`` at unit variance.
-    near, far : Series
-        G in s and H in c, each on [0, √½].
-    near_slope, far_slope : Series
-        ``F'`` in s and in c.
-    fall : float
-        ``F(1) - F(-1)``.
-    error : float
-        Bound of the absolute error of ``F'``, by the chopped coefficients and the quadrature's own
-        estimate.
-    """
-
-    mean: float
-    second_moment: float
-    near: Series
-    far: Series
-    near_slope: Series
+    mean: float  # ``E φ``
+    second_moment: float  # ``M = F(1) = E φ²`` at unit variance
+    near: Series  # G in s, on [0, √½]
+    far: Series  # H in c
+    near_slope: Series  # ``F'`` in s
     far_slope: Series
-    fall: float
+    fall: float  # ``F(1) - F(-1)``
+    # bound of the absolute error of ``F'``, by the chopped coefficients and the quadrature's own
     error: float
     _shorter: dict[tuple[str, int, float], Series] = field(default_factory=dict, repr=False)
 
@@ -79,16 +65,8 @@ class Profile:
         near, far = _weighted_mean(near_slope, tolerance), _weighted_mean(far_slope, tolerance)
         if fall is None:  # the two halves meet at s = c = √½, and there 2s² = 2c² = 1
             fall = float(sum(half(np.array([HALF_RANGE]))[0] for half in (near, far)))
-        return Profile(
-            mean=mean,
-            second_moment=second_moment,
-            near=near,
-            far=far,
-            near_slope=near_slope,
-            far_slope=far_slope,
-            fall=fall,
-            error=error + near_slope.tail + far_slope.tail,
-        )
+        error += near_slope.tail + far_slope.tail
+        return Profile(mean, second_moment, near, far, near_slope, far_slope, fall, error)
 
     @cached_property
     def _falls(self) -> Vector:

@@ -30,7 +30,6 @@ from mnngp.activations.hermite import (
     ErrorFunctions,
     Expansion,
     GatedLinear,
-    Moments,
     hyperbolic_tangent,
 )
 from mnngp.errors import warn_of_accuracy
@@ -63,7 +62,8 @@ class SmoothActivation(Activation):
     """An activation given by its function and slope; its moments come from Hermite coefficients."""
 
     homogeneous: ClassVar[bool] = False
-    _exact: ClassVar[Moments | None] = None  # its moments, where they are known at any variance
+    # its moments, where they are known at any variance
+    _exact: ClassVar[ErrorFunctions | GatedLinear | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -137,9 +137,8 @@ class SmoothActivation(Activation):
         if not remainder <= _TOLERATED:
             warn_of_accuracy(
                 f"the Hermite series of {self!r} at variance {largest:.3g} leaves out "
-                f"{remainder:.1e} of the slope's variance "
-                f"after {count} terms; bring the variance down (standardise the inputs, or a "
-                "smaller weight_var)"
+                f"{remainder:.1e} of the slope's variance after {count} terms; bring the variance "
+                "down (standardise the inputs, or a smaller weight_var)"
             )
         return count
 
@@ -190,11 +189,8 @@ class _Truncated(Expansion):
             return self.coefficients(v) - at
         # The Taylor series in log v. Its cut-off coefficients are below the series' own remainder.
         away = np.log1p(e / reference)
-        derivative, result, factor = (
-            at[0],
-            np.zeros((len(v), len(self.degrees.values))),
-            np.ones_like(v),
-        )
+        derivative, factor = at[0], np.ones_like(v)
+        result = np.zeros((len(v), len(self.degrees.values)))
         for order in range(1, 9):
             derivative = _log_variance_derivative(derivative)
             factor = factor * away / order
@@ -230,7 +226,7 @@ def _at_one(activation: SmoothActivation) -> tuple[Degrees, Vector]:
 class Erf(SmoothActivation):
     """The error function ``erf(z)``."""
 
-    _exact: ClassVar[Moments | None] = ErrorFunctions(np.array([0.5]), np.ones(1))
+    _exact = ErrorFunctions(np.array([0.5]), np.ones(1))
 
     def function(self, z: Vector) -> Vector:
         return np.asarray(erf(z))
@@ -243,7 +239,7 @@ class Erf(SmoothActivation):
 class Tanh(SmoothActivation):
     """The hyperbolic tangent."""
 
-    _exact: ClassVar[Moments | None] = hyperbolic_tangent()
+    _exact = hyperbolic_tangent()
 
     def function(self, z: Vector) -> Vector:
         return np.asarray(np.tanh(z))
@@ -256,7 +252,7 @@ class Tanh(SmoothActivation):
 class GELU(SmoothActivation):
     """The Gaussian error linear unit ``z Φ(z)``."""
 
-    _exact: ClassVar[Moments | None] = GatedLinear()
+    _exact = GatedLinear()
 
     def function(self, z: Vector) -> Vector:
         return np.asarray(z * ndtr(z))

@@ -37,9 +37,7 @@ def plan(
     ] = None,
     solver: Annotated[
         str | None,
-        typer.Option(
-            help="Show this one alone: cholesky, cg, dask or dask-cholesky.", show_default=False
-        ),
+        typer.Option(help="Show this one alone: cholesky, cg or dask.", show_default=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

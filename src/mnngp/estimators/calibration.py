@@ -73,22 +73,12 @@ class SoftmaxLoss:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """From posterior means and variances to probabilities.
+    """From posterior means and variances to probabilities."""
 
-    Attributes
-    ----------
-    sharpness : float
-        a.
-    moderation : float
-        b, for variances in units of ``unit`` (v̄).
-    floor : float
-        Share of equal odds that is mixed in.
-    """
-
-    sharpness: float
-    moderation: float
-    floor: float
-    unit: float
+    sharpness: float  # a
+    moderation: float  # b
+    floor: float  # share of equal odds that is mixed in
+    unit: float  # v̄
 
     def __call__(self, mean: Matrix, variance: Vector) -> Matrix:
         """Probabilities (m, classes)."""

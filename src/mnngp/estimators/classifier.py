@@ -14,10 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mnngp._typing import Matrix, Vector
 from mnngp.estimators.calibration import Calibration
-from mnngp.estimators.lazy import Lazy, LazyResults
 from mnngp.estimators.maxout_gp import MaxoutGP
 from mnngp.estimators.parameters import check_class_weight, sample_weights
-from mnngp.estimators.process import LEFT_OUT_AT_MOST, FittedProcess
+from mnngp.estimators.process import LEFT_OUT_AT_MOST, FittedProcess, Lazy, LazyResults
 from mnngp.kernels.sklearn import DeepKernel
 
 _CALIBRATED_ON = 2000  # training rows at most, where leave-one-out costs little
@@ -77,21 +76,15 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
     kernel_ : MaxoutKernel or NetworkKernel
     noise_var_, signal_var_ : float
     trials_ : list of dict
-        What was tried, the best first: hyperparameters, seconds, and the score, which is minus the
-        leave-one-out mean squared error in units of the targets' variance. Those that were compared
-        again on more rows come before the others.
+        As of ``MaxoutGPRegressor``; the score is minus the leave-one-out mean squared error in
+        units of the targets' variance.
     loo_ : ClassificationLeaveOneOut
-        Of each row by all others, so that copies of a row vouch for each other (they do not when
-        kernels are chosen).
     calibration_ : mnngp.estimators.calibration.Calibration
         From posterior means and variances to probabilities; found when it is first asked for.
     log_marginal_likelihood_ : float
         Of the regression, summed over the classes.
-    report_ : mnngp.inference.Report
-        What the factorisation did; ``mnngp.inference.IterationReport`` of conjugate gradients.
-    process_ : mnngp.estimators.process.FittedProcess
-        The posterior and what leads to it, for those who need more.
-    n_features_in_, feature_names_in_
+    report_, process_, n_features_in_, feature_names_in_
+        As of ``MaxoutGPRegressor``.
 
     Examples
     --------
@@ -127,24 +120,7 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         solver: Any = "auto",
         n_jobs: int | None = None,
     ) -> None:
-        super().__init__(
-            depth,
-            rank,
-            weight_var,
-            bias_var,
-            kind,
-            noise_var,
-            signal_var,
-            kernel=kernel,
-            normalize=normalize,
-            dtype=dtype,
-            max_trials=max_trials,
-            random_state=random_state,
-            progress=progress,
-            solver=solver,
-            n_jobs=n_jobs,
-        )
-        self.class_weight = class_weight
+        self._keep(locals())
 
     def _training_data(
         self, X: Any, y: Any, sample_weight: Any

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
-from types import FunctionType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -57,57 +56,10 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
     _density: ClassVar[bool]  # whether kernels are compared by densities, or by squared errors
     _shared_scale: ClassVar[bool]  # whether all targets have one scale
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        """Name the constructor after the class, so that Python's errors about its arguments do."""
-        super().__init_subclass__(**keywords)
-        inherited: Any = cls.__init__
-        if "__init__" not in vars(cls) and inherited.__module__.startswith(__package__):
-            own = FunctionType(
-                inherited.__code__,
-                inherited.__globals__,
-                inherited.__name__,
-                inherited.__defaults__,
-                inherited.__closure__,
-            )
-            own.__qualname__ = f"{cls.__qualname__}.__init__"
-            own.__kwdefaults__ = inherited.__kwdefaults__
-            own.__annotations__ = inherited.__annotations__
-            cls.__init__ = own  # type: ignore[method-assign]
-
-    def __init__(
-        self,
-        depth: int | None = None,
-        rank: int | None = None,
-        weight_var: float | Sequence[float] | None = None,
-        bias_var: float | Sequence[float] | None = None,
-        kind: str | None = None,
-        noise_var: float | None = None,
-        signal_var: float | None = None,
-        *,
-        kernel: DeepKernel | None = None,
-        normalize: str | None = "standard",
-        dtype: Any = "float64",
-        max_trials: int = 24,
-        random_state: Any = None,
-        progress: bool | None = None,
-        solver: Any = "auto",
-        n_jobs: int | None = None,
-    ) -> None:
-        self.depth = depth
-        self.rank = rank
-        self.weight_var = weight_var
-        self.bias_var = bias_var
-        self.kind = kind
-        self.noise_var = noise_var
-        self.signal_var = signal_var
-        self.kernel = kernel
-        self.normalize = normalize
-        self.dtype = dtype
-        self.max_trials = max_trials
-        self.random_state = random_state
-        self.progress = progress
-        self.solver = solver
-        self.n_jobs = n_jobs
+    def _keep(self, arguments: dict[str, Any]) -> None:
+        """Each argument of the constructor under its name, as it is: scikit-learn's way."""
+        del arguments["self"]
+        self.__dict__.update(arguments)
 
     # --- fitting ----------------------------------------------------------------------------------
 
@@ -222,7 +174,7 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
                 f"noise_var must be at most {largest:.0e} times the variance of the targets "
                 f"({variance:.1e}), got {self.noise_var!r}"
             )
-        return self.noise_var / variance
+        return float(self.noise_var) / variance
 
     def _rescaling(self, scale: Vector, unit: Vector) -> Vector:
         """What the targets are divided by, for signal and noise to have another scale."""

@@ -13,7 +13,7 @@ import io
 import math
 import struct
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from mnngp import __version__
 from mnngp._io import atomic_write
 from mnngp._typing import Array
 from mnngp.errors import InputError, ModelFileError
-from mnngp.estimators.model_values import shortened
 
 HEADER, DIGEST = "model.json", "model.sha256"
 LARGEST_HEADER = 1 << 26
@@ -48,6 +47,11 @@ def array_part(name: str) -> str:
     return f"{name}.npy"
 
 
+def shortened(text: object) -> str:
+    """A text that was made of a stranger's, with an end."""
+    return whole_text if len(whole_text := str(text)) <= 500 else f"{whole_text[:500]} …"
+
+
 # --- writing --------------------------------------------------------------------------------------
 
 
@@ -62,31 +66,24 @@ class _HashingFile:
         return int(self.file.write(data))
 
 
-class Writer:
-    """An archive that is being written: arrays first, then the header with their digests."""
+def write(
+    path: Any, arrays: Mapping[str, Array], header: Callable[[dict[str, str]], bytes]
+) -> None:
+    """Arrays, and then the header that is made of their digests; a file of before stays till then.
 
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        self._archive = archive
-
-    def write_array(self, name: str, array: Array) -> str:
-        """Write an array; its digest."""
-        with self._archive.open(array_part(name), "w", force_zip64=True) as member:
-            file = _HashingFile(member)
-            # By rows or by columns as it is in memory: BLAS rounds differently for the other.
-            contiguous = array if array.flags.forc else array.copy(order="K")
-            np.lib.format.write_array(file, contiguous, allow_pickle=False, version=(1, 0))
-        return file.hash.hexdigest()
-
-    def write_header(self, text: bytes) -> None:
-        self._archive.writestr(HEADER, text)
-        self._archive.writestr(DIGEST, hashlib.sha256(text).hexdigest())
-
-
-@contextlib.contextmanager
-def writing(path: Any) -> Iterator[Writer]:
-    """A new archive, which takes the place of the file when all is written."""
+    By rows or by columns as they are in memory: BLAS rounds differently for the other.
+    """
+    digests = {}
     with atomic_write(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        yield Writer(archive)
+        for name, array in arrays.items():
+            with archive.open(array_part(name), "w", force_zip64=True) as member:
+                hashing = _HashingFile(member)
+                contiguous = array if array.flags.forc else array.copy(order="K")
+                np.lib.format.write_array(hashing, contiguous, allow_pickle=False, version=(1, 0))
+            digests[name] = hashing.hash.hexdigest()
+        text = header(digests)
+        archive.writestr(HEADER, text)
+        archive.writestr(DIGEST, hashlib.sha256(text).hexdigest())
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -128,7 +125,7 @@ class Reader:
         return _parse_array(name, memory)
 
     def _checked_members(self, known: Collection[str]) -> Mapping[str, zipfile.ZipInfo]:
-        """The parts of the archive by name, if it is one that ``Writer`` may have written."""
+        """The parts of the archive by name, if it is one that ``write`` may have written."""
         path, every = self.path, self._archive.infolist()
         members = {member.filename: member for member in every}
         if not {HEADER, DIGEST} <= set(members):

@@ -14,8 +14,7 @@ import numpy as np
 
 from mnngp._typing import Array
 from mnngp.errors import InputError
-from mnngp.estimators.model_archive import PIECE
-from mnngp.estimators.model_values import shortened
+from mnngp.estimators.model_archive import PIECE, shortened
 from mnngp.kernels import layout
 
 # the smallest number above zero, and the largest that is finite
@@ -27,51 +26,43 @@ _LARGEST_UNIT = 1e154  # of targets: its square is a number
 class Form:
     """What an array in the file must be.
 
-    Attributes
-    ----------
-    axes : str
-        A letter for each: n unique inputs, d features, k targets, r rows with a weight, s features
-        that are scaled, h × p the packed factor. Where a letter stands for the first time, the
-        array's own shape says how many there are.
-    low, high : float
-        All values are between them, and so no NaN.
-    dtype : str
-        "float64", "int64", "kernel" for that of the kernel, or "labels" for what classes can be.
-    when : "always", "classifier", "factored" or "known"
-        When it is there.
+    It is an attribute of the ``FittedProcess``. Its axes have a letter each: n unique inputs, d
+    features, k targets, r rows with a weight, s features that are scaled, h × p the packed factor.
+    Where a letter stands for the first time, the array's own shape says how many there are.
     """
 
+    attribute: str
     axes: str
-    low: float = -MOST
+    low: float = -MOST  # all values are between the two, and so no NaN
     high: float = MOST
-    dtype: str = "float64"
-    when: str = "always"
+    dtype: str = "float64"  # or "int64", "kernel" for that of the kernel, "labels" for classes
+    when: str = "always"  # or for a "classifier", if it is "factored", or where it is "known"
 
 
-# A new array is a line here, and one each where ``model_file`` makes and reads them.
+# A new array is a line here, and one where ``model_file`` makes a model of them.
 FORMS = {
-    "directions": Form("nd", -1.001, 1.001, dtype="kernel"),
-    "square_lengths": Form("n", low=0.0),
-    "scaling_mean": Form("s"),
-    "scaling_scale": Form("s", low=TINY, high=math.inf),  # infinite for a constant column
-    "y": Form("nk"),
-    "weight": Form("n", low=TINY),
-    "within": Form("nk", low=0.0),
-    "part": Form("n", low=TINY),  # Observations.held_out_weight
-    "row": Form("r", low=0, dtype="int64"),
-    "place": Form("r", low=0, dtype="int64"),  # Observations.group
-    "row_y": Form("rk"),
-    "row_weight": Form("r", low=TINY),
-    "offset": Form("k", -_LARGEST_UNIT, _LARGEST_UNIT),
-    "unit": Form("k", TINY, _LARGEST_UNIT),
-    "noise_var": Form("n", low=0.0),
-    "deviation": Form("n", low=TINY),
-    "alpha": Form("nk"),
-    "beta": Form("k"),
-    "t": Form("n"),
-    "classes": Form("k", dtype="labels", when="classifier"),
-    "factor": Form("hp", dtype="kernel", when="factored"),
-    "precision": Form("n", when="known"),
+    "directions": Form("posterior.points.directions", "nd", -1.001, 1.001, dtype="kernel"),
+    "square_lengths": Form("posterior.points.square_lengths", "n", low=0.0),
+    "scaling_mean": Form("scaling.mean", "s"),
+    "scaling_scale": Form("scaling.scale", "s", low=TINY, high=math.inf),  # of a constant column
+    "y": Form("data.y", "nk"),
+    "weight": Form("data.weight", "n", low=TINY),
+    "within": Form("data.within", "nk", low=0.0),
+    "part": Form("data.held_out_weight", "n", low=TINY),
+    "row": Form("data.row", "r", low=0, dtype="int64"),
+    "place": Form("data.group", "r", low=0, dtype="int64"),
+    "row_y": Form("data.row_y", "rk"),
+    "row_weight": Form("data.row_weight", "r", low=TINY),
+    "offset": Form("offset", "k", -_LARGEST_UNIT, _LARGEST_UNIT),
+    "unit": Form("unit", "k", TINY, _LARGEST_UNIT),
+    "noise_var": Form("posterior.noise_var", "n", low=0.0),
+    "deviation": Form("posterior.deviation", "n", low=TINY),
+    "alpha": Form("posterior.alpha", "nk"),
+    "beta": Form("posterior.beta", "k"),
+    "t": Form("posterior.t", "n"),
+    "classes": Form("", "k", dtype="labels", when="classifier"),
+    "factor": Form("posterior.inverse.packed.memory", "hp", dtype="kernel", when="factored"),
+    "precision": Form("posterior.known_precision", "n", when="known"),
 }
 
 
@@ -169,9 +160,8 @@ class ArrayChecks:
                 f"classes must be texts if they are objects, got {arrays['classes'].dtype}"
             )
         if "factor" in arrays:
-            for part, diagonal in layout.packed_diagonal(arrays["factor"], sizes["n"]):
-                if part.start < part.stop:
-                    _check_values("the diagonal of factor", diagonal, TINY, MOST)
+            for _, diagonal in layout.packed_diagonal(arrays["factor"], sizes["n"]):
+                _check_values("the diagonal of factor", diagonal, TINY, MOST)
         else:
             with np.errstate(all="ignore"):
                 noise = arrays["noise_var"] / (header["contraction"] * arrays["deviation"] ** 2)
@@ -193,16 +183,15 @@ class ArrayChecks:
 
 
 def _check_values(name: str, array: Array, low: float, high: float) -> None:
-    """Whether all numbers are in [low, high]; a piece at a time, so that it takes no memory."""
-    flat = array.ravel(order="K")  # no copy
-    for start in range(0, len(flat), PIECE):
-        piece = flat[start : start + PIECE]
-        least, most = piece.min().item(), piece.max().item()
-        if not (low <= least and most <= high):  # also for NaN
-            bound = {-MOST: "", TINY: " and above zero", 0.0: " and not negative"}.get(
-                low, f" and from {low} to {high}"
-            )
-            raise InputError(f"{name} must be finite{bound}, got values from {least} to {most}")
+    """Whether all numbers are in [low, high]."""
+    if array.size == 0:
+        return
+    least, most = array.min().item(), array.max().item()
+    if not (low <= least and most <= high):  # also for NaN
+        bound = {-MOST: "", TINY: " and above zero", 0.0: " and not negative"}.get(
+            low, f" and from {low} to {high}"
+        )
+        raise InputError(f"{name} must be finite{bound}, got values from {least} to {most}")
 
 
 def _check_labels(name: str, array: Array) -> None:

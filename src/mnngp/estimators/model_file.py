@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,23 @@ import numpy as np
 from mnngp import __version__
 from mnngp._typing import Array
 from mnngp.errors import InputError, ModelFileError
-from mnngp.estimators import model_archive, model_header, model_kernel, model_posterior
+from mnngp.estimators import model_archive, model_header, model_kernel
 from mnngp.estimators.calibration import Calibration
 from mnngp.estimators.features import Scaling
+from mnngp.estimators.model_archive import shortened
 from mnngp.estimators.model_arrays import FORMS, ArrayChecks
-from mnngp.estimators.model_values import all_as_json, shortened
+from mnngp.estimators.model_kernel import all_as_json
 from mnngp.estimators.process import FittedProcess
+from mnngp.inference import ConjugateGradients, IterationReport, Posterior, Report
 from mnngp.inference.observations import Observations
+from mnngp.inference.posterior import Weights
+from mnngp.inference.solvers.cholesky import Factor
+from mnngp.inference.solvers.conjugate_gradients import Iteration
+from mnngp.inference.solvers.covariance import Covariance
+from mnngp.inference.solvers.interface import Inverse
+from mnngp.inference.solvers.packed import Packed
+from mnngp.kernels.points import Points
+from mnngp.kernels.sklearn import DeepKernel
 
 # the arrays of ``Observations`` after its X, in the order of its fields
 _OBSERVATIONS = ("y", "weight", "within", "part", "place", "row", "row_y", "row_weight")
@@ -48,10 +59,9 @@ def save(model: Any, path: Any, table: Mapping[str, Any] | None = None) -> None:
         checks.check_together(arrays)
     except InputError as error:
         raise InputError(f"the model cannot be saved: {shortened(error)}") from error
-    with model_archive.writing(path) as archive:
-        for name, array in arrays.items():
-            header["arrays"][name] = archive.write_array(name, array)
-        archive.write_header(model_header.as_text(header))
+    model_archive.write(
+        path, arrays, lambda digests: model_header.as_text({**header, "arrays": digests})
+    )
 
 
 def load(path: Any, classes: Mapping[str, type]) -> Any:
@@ -79,7 +89,13 @@ def load(path: Any, classes: Mapping[str, type]) -> Any:
 def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """A model as a header and arrays."""
     process: FittedProcess = model.process_
-    numbers, solved = model_posterior.take_apart(process.posterior)
+    posterior = process.posterior
+    numbers = {
+        "signal_var": posterior.signal_var,
+        "contraction": posterior.contraction,
+        "intercept_precision": None if np.isinf(posterior.c) else posterior.c,
+        "noise": process.noise_var,
+    }
     header: dict[str, Any] = {
         "format": model_header.FORMAT,
         "version": model_header.VERSION,
@@ -88,28 +104,21 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "parameters": model_header.plain_parameters(model),
         "kernel": model_kernel.describe(model.kernel_),
         "normalize": process.scaling.normalize,
-        **numbers,
-        **all_as_json({"noise": process.noise_var}),
+        **all_as_json(numbers),
+        "factored": isinstance(posterior.inverse, Factor),
+        "report": all_as_json(asdict(posterior.report)),
         "rows": process.n_rows,
         "trials": [all_as_json(trial) for trial in model.trials_],
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
     }
-    data = process.data
-    arrays = {
-        "scaling_mean": process.scaling.mean,
-        "scaling_scale": process.scaling.scale,
-        "offset": process.offset,
-        "unit": process.unit,
-        "y": data.y,
-        "weight": data.weight,
-        "within": data.within,
-        "part": data.held_out_weight,
-        "place": data.group,
-        "row": data.row.astype(np.int64, copy=False),
-        "row_y": data.row_y,
-        "row_weight": data.row_weight,
-        **solved,
+    arrays: dict[str, Array] = {
+        name: attrgetter(form.attribute)(process)
+        for name, form in FORMS.items()
+        if form.when == "always" or (form.when == "factored" and header["factored"])
     }
+    arrays["row"] = arrays["row"].astype(np.int64, copy=False)
+    if posterior.known_precision is not None:
+        arrays["precision"] = posterior.known_precision
     if hasattr(model, "classes_"):
         header["calibration"] = all_as_json(asdict(model.calibration_))
         header["classes_are_objects"] = model.classes_.dtype.kind == "O"
@@ -152,7 +161,7 @@ def _put_together(
         arrays["offset"],
         arrays["unit"],
         data,
-        model_posterior.put_together(kernel, header, arrays),
+        _posterior(kernel, header, arrays),
         header["noise"],
         header["rows"],
         flat=header.get("flat", False),
@@ -169,3 +178,32 @@ def _put_together(
     if header["feature_names"]:
         model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     return model
+
+
+def _posterior(kernel: DeepKernel, header: dict[str, Any], arrays: dict[str, Array]) -> Posterior:
+    points = Points(arrays["directions"], arrays["square_lengths"])
+    covariance = Covariance(kernel.network, points, arrays["deviation"], arrays["noise_var"])
+    c = np.inf if header["intercept_precision"] is None else header["intercept_precision"]
+    return Posterior.restored(
+        kernel,
+        points,
+        arrays["y"],
+        header["signal_var"],
+        _inverse(covariance, header, arrays),
+        Weights(arrays["deviation"], arrays["alpha"], arrays["beta"], arrays["t"], c),
+        arrays.get("precision"),
+    )
+
+
+def _inverse(covariance: Covariance, header: dict[str, Any], arrays: dict[str, Array]) -> Inverse:
+    """The factor, or what solves without one."""
+    kappa, noise, report = header["contraction"], arrays["noise_var"], header["report"]
+    if header["factored"]:
+        packed = Packed(len(noise), arrays["factor"].dtype, arrays["factor"])
+        return Factor(kappa, noise, packed, Report(**report))
+    if "iterations" not in report:  # factored on a cluster, by an earlier version
+        done = IterationReport(kappa, 0, (), (), 0, 0, 0, "on a cluster", 0.0)
+    else:
+        tuples = {name: tuple(report[name]) for name in ("residuals", "history")}
+        done = IterationReport(**{**report, **tuples})
+    return Iteration(ConjugateGradients(), covariance, kappa, report=done)

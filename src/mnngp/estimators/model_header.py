@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,19 @@ from sklearn.base import ClassifierMixin
 
 from mnngp import __version__, _validation
 from mnngp.errors import InputError
-from mnngp.estimators import model_kernel, model_values
+from mnngp.estimators import model_kernel
 from mnngp.estimators.calibration import Calibration
 from mnngp.estimators.features import NORMALIZATIONS
-from mnngp.estimators.model_archive import LARGEST_HEADER
-from mnngp.estimators.model_kernel import LARGEST_DEPTH, LARGEST_RANK
+from mnngp.estimators.model_archive import LARGEST_HEADER, shortened
+from mnngp.estimators.model_kernel import (
+    LARGEST_DEPTH,
+    LARGEST_INT,
+    LARGEST_RANK,
+    as_json,
+    check_dtype,
+    scalars,
+    whole,
+)
 from mnngp.estimators.parameters import check_class_weight
 from mnngp.inference import IterationReport, Report
 from mnngp.inference.solvers import by_name
@@ -123,7 +132,7 @@ def _check_numbers(header: Mapping[str, Any]) -> None:
     if header["intercept_precision"] is not None:
         _validation.real("intercept_precision", header["intercept_precision"], low=0.0, strict=True)
     _validation.real("noise", header["noise"], low=0.0)
-    model_values.whole("rows", header["rows"], 1, model_values.LARGEST_INT)
+    whole("rows", header["rows"], 1, LARGEST_INT)
 
 
 # --- what the estimator was made with -------------------------------------------------------------
@@ -143,7 +152,7 @@ def plain_parameters(model: Any) -> dict[str, Any]:
         # its settings were for the fit
         parameters["solver"] = by_name.name_of(parameters["solver"], 0, np.float64)
     return {
-        name: value if name == "kernel" else model_values.as_json(name, value)
+        name: value if name == "kernel" else as_json(name, value)
         for name, value in parameters.items()
     }
 
@@ -166,7 +175,9 @@ def _checked_parameter(name: str, where: str, value: Any) -> Any:
         return model_kernel.checked(where, value, VERSION)
     if name == "class_weight" and value != "balanced":
         return _class_weight(where, value)
-    model_values.scalars(where, value)
+    if name == "solver" and value == "dask-cholesky":  # of earlier versions
+        return "dask"
+    scalars(where, value)
     if name in _PARAMETERS:
         _PARAMETERS[name](where, value)
     return value
@@ -177,9 +188,7 @@ def _class_weight(name: str, pairs: Any) -> dict[Any, Any]:
         isinstance(pair, list) and len(pair) == 2 for pair in pairs
     ):
         raise InputError(f"{name} must be 'balanced' or pairs of labels and weights, got {pairs!r}")
-    labels = [
-        model_values.scalars(f"{name}[{i}]", pair[0], inside=True) for i, pair in enumerate(pairs)
-    ]
+    labels = [scalars(f"{name}[{i}]", pair[0], inside=True) for i, pair in enumerate(pairs)]
     class_weight = dict(zip(labels, (pair[1] for pair in pairs), strict=True))
     check_class_weight(class_weight)
     return class_weight
@@ -191,28 +200,20 @@ def _variances(name: str, value: Any, *, zero: bool) -> None:
     _validation.variances(name, value, count, zero=zero)
 
 
-def _whole(low: int, high: int) -> Callable[[str, Any], object]:
-    return lambda name, value: model_values.whole(name, value, low, high)
-
-
-def _one_of(*allowed: str) -> Callable[[str, Any], object]:
-    return lambda name, value: _validation.one_of(name, value, allowed)
-
-
 _PARAMETERS: dict[str, Callable[[str, Any], object]] = {  # those that may not be any number or text
-    "depth": _whole(1, LARGEST_DEPTH),
-    "rank": _whole(1, LARGEST_RANK),
-    "weight_var": lambda name, value: _variances(name, value, zero=False),
-    "bias_var": lambda name, value: _variances(name, value, zero=True),
-    "kind": _one_of("nngp", "ntk"),
-    "noise_var": lambda name, value: _validation.real(name, value, low=0.0),
-    "signal_var": lambda name, value: _validation.real(name, value, low=0.0, strict=True),
-    "normalize": _one_of("standard", "sphere"),
-    "dtype": model_values.dtype,
-    "max_trials": _whole(1, model_values.LARGEST_INT),
-    "random_state": _whole(0, 2**32 - 1),
-    "solver": _one_of(*by_name.NAMES),
-    "n_jobs": _whole(-model_values.LARGEST_INT, model_values.LARGEST_INT),
+    "depth": partial(whole, low=1, high=LARGEST_DEPTH),
+    "rank": partial(whole, low=1, high=LARGEST_RANK),
+    "weight_var": partial(_variances, zero=False),
+    "bias_var": partial(_variances, zero=True),
+    "kind": partial(_validation.one_of, allowed=("nngp", "ntk")),
+    "noise_var": partial(_validation.real, low=0.0),
+    "signal_var": partial(_validation.real, low=0.0, strict=True),
+    "normalize": partial(_validation.one_of, allowed=("standard", "sphere")),
+    "dtype": check_dtype,
+    "max_trials": partial(whole, low=1, high=LARGEST_INT),
+    "random_state": partial(whole, low=0, high=2**32 - 1),
+    "solver": partial(_validation.one_of, allowed=by_name.NAMES),
+    "n_jobs": partial(whole, low=-LARGEST_INT, high=LARGEST_INT),
 }
 
 # --- what a fit found -----------------------------------------------------------------------------
@@ -222,13 +223,10 @@ def _checked_found(name: str, found: Any) -> dict[str, Any]:
     """Numbers and texts, of which only depth and rank could cost somebody something."""
     if not isinstance(found, dict):
         raise InputError(f"{name} must have names and values, got {found!r}")
-    values = {
-        key: model_values.scalars(f"{name}.{model_values.shortened(key)}", value)
-        for key, value in found.items()
-    }
+    values = {key: scalars(f"{name}.{shortened(key)}", value) for key, value in found.items()}
     for key, most in {"depth": LARGEST_DEPTH, "rank": LARGEST_RANK}.items():
         if key in values:
-            model_values.whole(f"{name}.{key}", values[key], 0, most)
+            whole(f"{name}.{key}", values[key], 0, most)
     return values
 
 
@@ -251,14 +249,10 @@ def _check_report(report: dict[str, Any], *, factored: bool) -> None:
             if field.default is MISSING:
                 raise InputError(f"report.{field.name} is missing")
             continue
-        value = report[field.name]
-        wanted = {"int": int, "str": str, "float": float | int}.get(str(field.type))
-        # a tuple of numbers
+        value, number = report[field.name], float | int
+        wanted = {"int": int, "str": str, "float": number}.get(str(field.type))
         values = [value] if wanted is not None else value if isinstance(value, list) else [None]
-        if not all(
-            isinstance(item, wanted or float | int) and not isinstance(item, bool)
-            for item in values
-        ):
+        if any(isinstance(one, bool) or not isinstance(one, wanted or number) for one in values):
             raise InputError(f"report.{field.name} must be of type {field.type}, got {value!r}")
     unknown = set(report) - {field.name for field in fields(kind)}
     if unknown:
@@ -269,8 +263,7 @@ def _check_report(report: dict[str, Any], *, factored: bool) -> None:
 
 
 def _check_calibration(header: Mapping[str, Any]) -> None:
-    names = [field.name for field in fields(Calibration)]
-    calibration = header.get("calibration")
+    names, calibration = [field.name for field in fields(Calibration)], header.get("calibration")
     if not isinstance(calibration, dict) or set(calibration) != set(names):
         raise InputError(f"calibration must have the keys {', '.join(names)}, got {calibration!r}")
     for name in names:

@@ -1,8 +1,15 @@
-"""Kernels as data, for model files: their class, their layers and their variances."""
+"""Kernels as data, for model files, and the checks of single values that are read from one.
+
+A kernel is its class, its layers and its variances. All checks raise ``InputError`` with the name
+of the entry.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +17,67 @@ import numpy as np
 from mnngp import _validation
 from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReLU, Tanh
 from mnngp.errors import InputError
-from mnngp.estimators import model_values
 from mnngp.kernels.network_kernel import NetworkKernel
 from mnngp.kernels.sklearn import DeepKernel, MaxoutKernel
+
+LARGEST_INT = (1 << 63) - 1
+_LONGEST_TEXT = 1000
+# as JSON cannot write them
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+# --- single values --------------------------------------------------------------------------------
+
+
+def whole(name: str, value: Any, low: int, high: int) -> int:
+    """An int from low to high, and no bool."""
+    if type(value) is not int or not low <= value <= high:
+        raise InputError(
+            f"{name} must be a whole number from {low} to {high:,} in a model file, got {value!r}"
+        )
+    return value
+
+
+def check_dtype(name: str, value: Any) -> None:
+    """Check that it is one of the two that kernels have."""
+    # NumPy makes a type of many a text
+    if isinstance(value, str) and len(value) <= 8 and value.lstrip("<>=|").isalnum():
+        with contextlib.suppress(TypeError, ValueError):
+            if np.dtype(value) in (np.float64, np.float32):
+                return
+    raise InputError(f"{name} must be 'float64' or 'float32', got {value!r}")
+
+
+def scalars(name: str, value: Any, *, inside: bool = False) -> Any:
+    """A number (finite or not), a short text, None, or a list of them."""
+    if isinstance(value, list) and not inside:
+        return [scalars(f"{name}[{i}]", item, inside=True) for i, item in enumerate(value)]
+    if isinstance(value, str) and len(value) <= _LONGEST_TEXT:
+        return _NOT_FINITE.get(value, value)
+    number = isinstance(value, float) or (isinstance(value, int) and abs(value) <= LARGEST_INT)
+    if value is None or number:
+        return value
+    raise InputError(f"{name} must be a number, a short text, or a list of them, got {value!r}")
+
+
+def as_json(name: str, value: Any) -> Any:
+    """A value as strict JSON has it."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return [as_json(name, item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0.0 else "-Infinity"
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise InputError(f"{name} cannot be saved, got {value!r}")
+
+
+def all_as_json(values: dict[str, Any]) -> dict[str, Any]:
+    """Named values as strict JSON has them."""
+    return {name: as_json(name, value) for name, value in values.items()}
+
+
+# --- kernels --------------------------------------------------------------------------------------
 
 LARGEST_DEPTH = 10_000  # the kernel of a handful of points takes seconds then
 LARGEST_RANK = 1_000_000
@@ -29,10 +94,8 @@ _ACTIVATIONS: dict[str, type[Activation]] = {
     for activation in (Maxout, ReLU, LeakyReLU, Abs, Erf, Tanh, GELU)
 }
 _ACTIVATION_PARAMETERS: dict[str, dict[str, Callable[[str, Any], object]]] = {
-    "Maxout": {"rank": lambda name, value: model_values.whole(name, value, 1, LARGEST_RANK)},
-    "LeakyReLU": {
-        "negative_slope": lambda name, value: _validation.real(name, value, low=-1e6, high=1e6)
-    },
+    "Maxout": {"rank": partial(whole, low=1, high=LARGEST_RANK)},
+    "LeakyReLU": {"negative_slope": partial(_validation.real, low=-1e6, high=1e6)},
 }
 # of version 1, which knew one class
 _OLD_DEFAULTS = {
@@ -54,7 +117,7 @@ def describe(kernel: DeepKernel) -> dict[str, Any]:
     if "layers" in parameters:
         described["layers"] = [_layer(activation) for activation in parameters.pop("layers")]
     parameters["dtype"] = str(np.dtype(parameters["dtype"]))
-    return {**described, **model_values.all_as_json(parameters)}
+    return {**described, **all_as_json(parameters)}
 
 
 def _layer(activation: Activation) -> dict[str, Any]:
@@ -65,9 +128,7 @@ def _layer(activation: Activation) -> dict[str, Any]:
             f"got {activation!r}"
         )
     parameters = _ACTIVATION_PARAMETERS.get(name, {})
-    return {"class": name} | {
-        key: model_values.as_json(key, getattr(activation, key)) for key in parameters
-    }
+    return {"class": name} | {key: as_json(key, getattr(activation, key)) for key in parameters}
 
 
 def checked(name: str, described: object, version: int) -> dict[str, Any]:
@@ -81,8 +142,8 @@ def checked(name: str, described: object, version: int) -> dict[str, Any]:
     if set(described) != set(keys):
         raise InputError(f"{name} must have the keys {', '.join(keys)}, got {sorted(described)}")
     if "depth" in described:
-        depth = model_values.whole(f"{name}.depth", described["depth"], 1, LARGEST_DEPTH)
-        model_values.whole(f"{name}.rank", described["rank"], 1, LARGEST_RANK)
+        depth = whole(f"{name}.depth", described["depth"], 1, LARGEST_DEPTH)
+        whole(f"{name}.rank", described["rank"], 1, LARGEST_RANK)
     else:
         depth = _check_layers(f"{name}.layers", described["layers"])
     for which, zero in (("weight_var", False), ("bias_var", True)):
@@ -91,7 +152,7 @@ def checked(name: str, described: object, version: int) -> dict[str, Any]:
         count = len(value) if isinstance(value, list) else 1
         _check_bounds(f"{name}.{which}_bounds", described[f"{which}_bounds"], count)
     _validation.one_of(f"{name}.kind", described["kind"], ("nngp", "ntk"))
-    model_values.dtype(f"{name}.dtype", described["dtype"])
+    check_dtype(f"{name}.dtype", described["dtype"])
     return described
 
 
@@ -140,16 +201,12 @@ def build(described: dict[str, Any]) -> DeepKernel:
     parameters = {name: _as_tuple(value) for name, value in described.items() if name != "class"}
     if "layers" in described:
         made: dict[tuple[Any, ...], Activation] = {}
-        parameters["layers"] = [
-            made.setdefault(tuple(layer.values()), _activation(layer))
-            for layer in described["layers"]
-        ]
+        parameters["layers"] = []
+        for layer in described["layers"]:
+            given = {name: value for name, value in layer.items() if name != "class"}
+            activation = _ACTIVATIONS[layer["class"]](**given)
+            parameters["layers"].append(made.setdefault(tuple(layer.values()), activation))
     return _KERNELS[described["class"]](**parameters)
-
-
-def _activation(layer: dict[str, Any]) -> Activation:
-    parameters = {name: value for name, value in layer.items() if name != "class"}
-    return _ACTIVATIONS[layer["class"]](**parameters)
 
 
 def _as_tuple(value: Any) -> Any:

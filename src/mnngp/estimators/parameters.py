@@ -12,12 +12,7 @@ from mnngp import _validation
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError
 from mnngp.estimators.features import NORMALIZATIONS
-from mnngp.inference.search_space import (
-    MAXOUT_PARAMETERS,
-    MaxoutSpace,
-    SearchSpace,
-    VarianceSpace,
-)
+from mnngp.inference.search_space import MAXOUT_PARAMETERS, MaxoutSpace, SearchSpace, VarianceSpace
 from mnngp.inference.solvers import by_name
 from mnngp.kernels.sklearn import DeepKernel
 

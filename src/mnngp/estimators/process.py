@@ -1,9 +1,13 @@
-"""A fitted Gaussian process, in the units of the data that it was fitted to."""
+"""A fitted Gaussian process, in the units of the data that it was fitted to, and what is found of
+it when it is first asked for.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +15,11 @@ from numpy.typing import NDArray
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import UnavailableError
 from mnngp.estimators.features import Scaling
-from mnngp.inference.leave_one_out import leave_out
 from mnngp.inference.observations import Observations
 from mnngp.inference.posterior import Posterior
+from mnngp.inference.scoring import leave_out
 
+_Value = TypeVar("_Value")
 IMPOSSIBLE = (
     "noise_var is 0, but rows {} and {} of X are equal and their targets differ: no function "
     "without noise does that; give a noise_var above 0, or None"
@@ -26,34 +31,19 @@ LEFT_OUT_AT_MOST = 256  # rows, where each of them is a system to solve
 class FittedProcess:
     """A posterior of standardised targets on scaled features, and what leads to both.
 
-    Attributes
-    ----------
-    scaling : Scaling
-        Of the features.
-    offset, unit : arrays (targets,)
-        Targets are ``unit`` times those of the posterior, plus ``offset``.
-    data : Observations
-        The training data in the posterior's units; without the features, which the posterior has.
-    posterior : Posterior
-    noise_var : float
-        Of an observation of weight one, in the posterior's units.
-    n_rows : int
-        Of the data, those of weight zero included.
-    flat : bool
-        Whether the targets were a vector.
-    seed : int, optional
-        For random parts of the data.
+    Targets are ``unit`` times those of the posterior, plus ``offset``, both (targets,). The data
+    are in the posterior's units, and without the features, which the posterior has.
     """
 
-    scaling: Scaling
+    scaling: Scaling  # of the features
     offset: Vector
     unit: Vector
     data: Observations
     posterior: Posterior
-    noise_var: float
-    n_rows: int
-    flat: bool = False
-    seed: Any = None
+    noise_var: float  # of an observation of weight one, in the posterior's units
+    n_rows: int  # of the data, those of weight zero included
+    flat: bool = False  # whether the targets were a vector
+    seed: Any = None  # for random parts of the data
 
     def in_targets(self, mean: Matrix) -> Matrix:
         """Posterior means (m, targets) in the targets' units."""
@@ -115,3 +105,50 @@ class FittedProcess:
         result = np.full((self.n_rows, *values.shape[1:]), np.nan)
         result[self.data.row] = values
         return result
+
+
+class Lazy(Generic[_Value]):
+    """A value that is computed once; threads that ask for it meanwhile wait."""
+
+    def __init__(self, value: _Value | None = None) -> None:
+        self._value = value
+        self._lock = threading.Lock()
+
+    def get(self, compute: Callable[[], _Value]) -> _Value:
+        """The value, by ``compute`` if it is not known yet."""
+        with self._lock:
+            if self._value is None:
+                self._value = compute()
+            return self._value
+
+    def __reduce__(self) -> Any:
+        return Lazy, (self._value,)  # a lock stays where it is
+
+
+class LazyResults:
+    """Annotated attributes that are computed together when one of them is first asked for.
+
+    Asking whether there are any costs nothing.
+    """
+
+    def __init__(self, compute: Callable[[], dict[str, Any]]) -> None:
+        self._compute = compute
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in type(self).__annotations__ or "_compute" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        vars(self).update(self._compute())
+        return vars(self)[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in type(self).__annotations__}
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *type(self).__annotations__]
+
+    def __repr__(self) -> str:
+        numbers = {
+            name: value for name, value in self.__getstate__().items() if isinstance(value, float)
+        }
+        text = ", ".join(f"{name}={value:.4g}" for name, value in numbers.items())
+        return f"{type(self).__name__}({text})"

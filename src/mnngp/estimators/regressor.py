@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError
-from mnngp.estimators.lazy import LazyResults
 from mnngp.estimators.maxout_gp import MaxoutGP
 from mnngp.estimators.parameters import check_numbers, sample_weights, seed_of
-from mnngp.estimators.process import FittedProcess
+from mnngp.estimators.process import FittedProcess, LazyResults
+from mnngp.kernels.sklearn import DeepKernel
 
 _LARGEST_TARGET = 1e150
 
@@ -81,7 +82,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
     progress : bool, optional
         Whether to show a progress bar; by default when three seconds have passed, on a terminal or
         in a notebook.
-    solver : "auto", "cholesky", "cg", "dask", "dask-cholesky", or a solver of ``mnngp.inference``
+    solver : "auto", "cholesky", "cg", "dask", or a solver of ``mnngp.inference``
         A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the
         client that is active). "auto" factors up to 60,000 points if half of the free memory is
         enough, and iterates beyond. An iteration gives predictions and variances, but neither
@@ -121,6 +122,27 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
 
     _density = True
     _shared_scale = False
+
+    def __init__(
+        self,
+        depth: int | None = None,
+        rank: int | None = None,
+        weight_var: float | Sequence[float] | None = None,
+        bias_var: float | Sequence[float] | None = None,
+        kind: str | None = None,
+        noise_var: float | None = None,
+        signal_var: float | None = None,
+        *,
+        kernel: DeepKernel | None = None,
+        normalize: str | None = "standard",
+        dtype: Any = "float64",
+        max_trials: int = 24,
+        random_state: Any = None,
+        progress: bool | None = None,
+        solver: Any = "auto",
+        n_jobs: int | None = None,
+    ) -> None:
+        self._keep(locals())
 
     def _training_data(
         self, X: Any, y: Any, sample_weight: Any

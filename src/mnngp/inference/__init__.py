@@ -2,15 +2,12 @@
 
 from mnngp.inference.evidence import log_evidence_gradient
 from mnngp.inference.flow import GradientFlow
-from mnngp.inference.leave_one_out import LeaveOneOut
-from mnngp.inference.posterior import Posterior
+from mnngp.inference.posterior import LeaveOneOut, Posterior
 from mnngp.inference.solvers.cholesky import Report
 from mnngp.inference.solvers.conjugate_gradients import ConjugateGradients, IterationReport
-from mnngp.inference.solvers.dask_cholesky import ClusterCholesky
 from mnngp.inference.solvers.dask_conjugate_gradients import ClusterConjugateGradients
 
 __all__ = [
-    "ClusterCholesky",
     "ClusterConjugateGradients",
     "ConjugateGradients",
     "GradientFlow",

@@ -47,31 +47,13 @@ _LESS_NOISE = (1.0, 10**-0.5, 0.1, 10**-1.5)
 
 @dataclass(frozen=True)
 class Trial:
-    """One kernel that was tried.
+    """One kernel that was tried."""
 
-    Attributes
-    ----------
-    kernel : MaxoutKernel or NetworkKernel
-        In double precision.
-    noise_ratio : float
-        The noise variance that was best for it, for a signal variance of one.
-    score : float
-        What leave-one-out said of it; larger is better.
-    n_rows : int
-        Distinct rows of the data that it was tried on.
-    seconds : float
-    """
-
-    kernel: DeepKernel
-    noise_ratio: float = math.nan
-    score: float = -math.inf
-    n_rows: int = 0
+    kernel: DeepKernel  # in double precision
+    noise_ratio: float = math.nan  # the best noise variance for it, for a signal variance of one
+    score: float = -math.inf  # what leave-one-out said of it; larger is better
+    n_rows: int = 0  # distinct rows of the data that it was tried on
     seconds: float = 0.0
-
-    @property
-    def network(self) -> Network:
-        """Which kernel it is, without what was found of it."""
-        return self.kernel.network
 
     def as_dict(self) -> dict[str, Any]:
         """Parameters of the kernel, and what was found: numbers and texts."""
@@ -112,7 +94,7 @@ def choose(
             return result
 
         results = threads.parallel_map(one, unseen[: at_first - len(tried)], jobs)
-        tried.update((trial.network, trial) for trial in results)
+        tried.update((trial.kernel.network, trial) for trial in results)
 
     attempt(space.starts() if len(data) >= FEW else [space.default()])
     improved = len(data) >= FEW
@@ -184,7 +166,7 @@ def _refined(
 
     def attempt(trials: Iterable[Trial]) -> None:
         results = threads.parallel_map(one, list(trials), jobs)
-        seen.update((trial.network, trial) for trial in results)
+        seen.update((trial.kernel.network, trial) for trial in results)
 
     attempt(ranked[:2])
     best = _best(seen)
@@ -194,7 +176,7 @@ def _refined(
         if kernel.network not in seen
     )
     attempt(islice(unseen, new))
-    others = [trial for trial in ranked if trial.network not in seen]
+    others = [trial for trial in ranked if trial.kernel.network not in seen]
     return sorted(seen.values(), key=lambda trial: -trial.score) + others
 
 

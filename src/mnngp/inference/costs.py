@@ -28,8 +28,7 @@ from mnngp import _validation
 from mnngp._system import memory
 from mnngp.errors import InputError
 
-SOLVERS = ("cholesky", "cg", "dask", "dask-cholesky")
-BLOCK = 2048  # of Dask's Cholesky factorisation
+SOLVERS = ("cholesky", "cg", "dask")
 _TASKS = 4  # patches a worker, each of which runs one task at a time, with all its threads
 _TILE = 1024
 _RANK = 512
@@ -38,40 +37,20 @@ _KEPT_SHARE = 0.4
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of one thread for each kind of work, and what is assumed of a cluster.
+    """Seconds of one thread for each kind of work, and what is assumed of a cluster."""
 
-    Attributes
-    ----------
-    entry, feature, layer : float
-        For an entry of the kernel: whatever it is, for each feature, for each layer.
-    factor : float
-        For a multiplication and addition of the Cholesky factorisation, with the solves behind it.
-    product, column : float
-        For an entry of a product with kept tiles, and for each right-hand side.
-    root : float
-        For a multiplication and addition with the preconditioner.
-    iterations, growth : float
-        ``iterations · (n / 10,000)^growth`` iterations.
-    task : float
-        For Dask's scheduler to handle a task.
-    efficiency : float
-        Share of a thread's speed that is left when all work: assumed.
-    bandwidth : float
-        Bytes a second into or out of a worker: assumed, 10 Gbit/s.
-    """
-
-    entry: float
-    feature: float
-    layer: float
-    factor: float
-    product: float
-    column: float
-    root: float
-    iterations: float
+    entry: float  # for an entry of the kernel, whatever it is
+    feature: float  # more for each feature
+    layer: float  # and for each layer
+    factor: float  # a multiplication and addition of the factorisation, with the solves behind it
+    product: float  # for an entry of a product with kept tiles
+    column: float  # more for each right-hand side
+    root: float  # for a multiplication and addition with the preconditioner
+    iterations: float  # ``iterations · (n / 10,000)^growth``
     growth: float
-    task: float
-    efficiency: float = 0.8
-    bandwidth: float = 1.25e9
+    task: float  # for Dask's scheduler to handle a task
+    efficiency: float = 0.8  # share of a thread's speed that is left when all work: assumed
+    bandwidth: float = 1.25e9  # bytes a second into or out of a worker: assumed, 10 Gbit/s
 
 
 @cache
@@ -83,30 +62,17 @@ def measured() -> Costs:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is to be fitted, and where.
-
-    Parameters
-    ----------
-    n, features, depth, targets : int
-        Of the data and the network.
-    workers, threads : int
-        Workers, and threads of each. With one worker the plan is for this machine.
-    memory : int or str
-        Of each worker (and of the client).
-    dtype : "float64" or "float32"
-    iterations : int, optional
-        Of conjugate gradients, if you know better than the benchmark.
-    """
+    """What is to be fitted, and where. With one worker the plan is for this machine."""
 
     n: int
     features: int
     depth: int = 5
     targets: int = 1
     workers: int = 1
-    threads: int = 1
-    memory: int | str = "16GB"
+    threads: int = 1  # of each worker
+    memory: int | str = "16GB"  # of each worker, and of the client
     dtype: str = "float64"
-    iterations: int | None = None
+    iterations: int | None = None  # if you know better than the benchmark
 
     def __post_init__(self) -> None:
         for name in ("n", "features", "depth", "targets", "workers", "threads"):
@@ -130,35 +96,17 @@ class Workload:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one solver would take.
-
-    Attributes
-    ----------
-    solver : str
-    seconds : float
-    parts : dict
-        Where the seconds go.
-    worker_memory, client_memory : float
-        Bytes at most; of a fit on one machine both are in the same process.
-    traffic : float
-        Bytes over the network in all.
-    kept : float
-        Share of the kernel that stays in memory; the rest is computed anew in every iteration.
-    iterations : int
-        Zero for a factorisation.
-    fits : bool
-        Whether the memory is enough.
-    """
+    """What one solver would take."""
 
     solver: str
     seconds: float
-    parts: dict[str, float]
-    worker_memory: float
+    parts: dict[str, float]  # where the seconds go
+    worker_memory: float  # bytes at most; of a fit on one machine both are in the same process
     client_memory: float
-    traffic: float
-    kept: float
-    iterations: int
-    fits: bool
+    traffic: float  # bytes over the network in all
+    kept: float  # share of the kernel that stays in memory; the rest is computed in every iteration
+    iterations: int  # zero for a factorisation
+    fits: bool  # whether the memory is enough
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -166,7 +114,7 @@ class Plan:
     def __str__(self) -> str:
         size = memory.format_bytes
         line = f"{self.solver}: about {duration(self.seconds)}, {size(self.worker_memory)} a worker"
-        if self.solver.startswith("dask"):
+        if self.solver == "dask":
             line += (
                 f", {size(self.client_memory)} on the client, {size(self.traffic)} over the network"
             )
@@ -187,8 +135,8 @@ def plans(workload: Workload, costs: Costs | None = None) -> list[Plan]:
     >>> best.fits, {plan.solver for plan in [best, *others]} == {"cg", "cholesky"}
     (True, True)
     """
-    direct = _cholesky if workload.workers == 1 else _cluster_cholesky
-    made = [way(workload, costs or measured()) for way in (_conjugate_gradients, direct)]
+    ways = (_conjugate_gradients, _cholesky) if workload.workers == 1 else (_conjugate_gradients,)
+    made = [way(workload, costs or measured()) for way in ways]
     return sorted(made, key=lambda plan: (not plan.fits, plan.seconds))
 
 
@@ -257,25 +205,6 @@ def _conjugate_gradients(load: Workload, costs: Costs) -> Plan:
     fits = worker <= load.bytes and client <= load.bytes
     name = "dask" if cluster else "cg"
     return Plan(name, sum(parts.values()), parts, worker, client, traffic, kept, iterations, fits)
-
-
-def _cluster_cholesky(load: Workload, costs: Costs) -> Plan:
-    """Dask's factorisation: a task for each product of two blocks, and blocks that travel."""
-    n, speed = float(load.n), _speed(load.workers * load.threads, costs)
-    blocks = n / BLOCK
-    products = blocks**3 / 6.0 + blocks**2
-    traffic = products * 8.0 * BLOCK**2  # about one of two blocks is elsewhere
-    parts = {
-        "kernel": 0.5 * n * n * _entry(load, costs) / speed,
-        # general products, where LAPACK uses symmetry
-        "factorisation": 2.0 * costs.factor * n**3 / 3.0 / speed,
-        "scheduling": costs.task * products * 2.0,
-        "network": traffic / load.workers / costs.bandwidth,
-    }
-    worker = 3.0 * 8.0 * n * n / load.workers + 8.0 * n * load.features
-    client = 2.0 * 8.0 * n * load.features
-    fits = worker <= 0.6 * load.bytes and client <= load.bytes
-    return Plan("dask-cholesky", sum(parts.values()), parts, worker, client, traffic, 1.0, 0, fits)
 
 
 def duration(seconds: float) -> str:

@@ -23,8 +23,7 @@ from mnngp import _validation
 from mnngp._system import threads
 from mnngp._typing import Matrix
 from mnngp.errors import InputError
-from mnngp.inference.arguments import as_targets, check_kernel
-from mnngp.inference.posterior import draw
+from mnngp.inference.posterior import check_kernel, draw
 from mnngp.kernels.sklearn import DeepKernel
 
 
@@ -68,7 +67,7 @@ class GradientFlow:
             for kind in ("nngp", "ntk")
         )
         self._X = np.array(_validation.points("X", X))
-        targets, self._flat = as_targets(y, len(self._X))
+        targets, self._flat = _validation.targets(y, len(self._X))
         with threads.one_blas_thread(9.0 * len(self._X) ** 3):
             values, self._vectors = np.linalg.eigh(self._ntk(self._X))
         # What is below the rounding of the largest is not known to differ from zero: such

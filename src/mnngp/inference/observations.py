@@ -23,37 +23,21 @@ _CHUNK = 1 << 14  # rows compared at a time
 class Observations:
     """Unique inputs, what was observed at each, and how often; n of them, from r rows.
 
-    Attributes
-    ----------
-    X : array (n, d)
-    y : array (n, targets)
-        The weighted mean of the targets at each input.
-    weight : array (n,)
-        The sum of the sample weights.
-    within : array (n, targets)
-        The weighted mean square of the targets about that mean.
-    held_out_weight : array (n,)
-        The weight that is left out of each input at a time, when what is left has to predict it.
-        Where rows with equal features are a sample of what may be seen there, that is one row's.
-        Where they may be copies (a bootstrap sample, oversampling) it is the whole input's: a copy
-        must not vouch for its original.
-    group : array (r,)
-        Which unique input each row of the data has.
-    row : array (r,)
-        Its number in the data; rows of weight zero are left out.
-    row_y, row_weight : arrays (r, targets), (r,)
-        Its targets and weight.
+    The weight to be held out is left out of each input at a time, when what is left has to predict
+    it. Where rows with equal features are a sample of what may be seen there, that is one row's.
+    Where they may be copies (a bootstrap sample, oversampling) it is the whole input's: a copy must
+    not vouch for its original.
     """
 
-    X: Matrix
-    y: Matrix
-    weight: Vector
-    within: Matrix
-    held_out_weight: Vector
-    group: Integers
-    row: Integers
-    row_y: Matrix
-    row_weight: Vector
+    X: Matrix  # (n, d)
+    y: Matrix  # (n, targets) the weighted mean of the targets at each input
+    weight: Vector  # (n,) the sum of the sample weights
+    within: Matrix  # (n, targets) the weighted mean square of the targets about their mean
+    held_out_weight: Vector  # (n,)
+    group: Integers  # (r,) which unique input each row of the data has
+    row: Integers  # (r,) its number in the data; rows of weight zero are left out
+    row_y: Matrix  # (r, targets)
+    row_weight: Vector  # (r,)
 
     def __len__(self) -> int:
         return len(self.weight)

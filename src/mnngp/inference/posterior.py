@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +27,6 @@ from mnngp import _validation
 from mnngp._system import threads
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError, MnngpError
-from mnngp.inference.arguments import as_noise, as_targets, check_kernel
-from mnngp.inference.leave_one_out import LeaveOneOut
 from mnngp.inference.solvers.cholesky import Cholesky
 from mnngp.inference.solvers.covariance import Covariance
 from mnngp.inference.solvers.interface import Inverse, Progress, Solver
@@ -37,27 +36,13 @@ from mnngp.kernels.sklearn import DeepKernel
 
 
 class Weights(NamedTuple):
-    """What predictions take of the targets, in the notation of the module.
+    """What predictions take of the targets, in the notation of the module."""
 
-    Attributes
-    ----------
-    deviation : array (n,)
-        σ, and one where it is zero.
-    alpha : array (n, targets)
-        α.
-    beta : array (targets,)
-        β.
-    t : array (n,)
-        ``A⁻¹1``.
-    c : float
-        Infinite without an intercept.
-    """
-
-    deviation: Vector
-    alpha: Matrix
-    beta: Vector
-    t: Vector
-    c: float
+    deviation: Vector  # σ, and one where it is zero
+    alpha: Matrix  # (n, targets)
+    beta: Vector  # (targets,)
+    t: Vector  # ``A⁻¹1``
+    c: float  # infinite without an intercept
 
     @staticmethod
     def of(inverse: Inverse, deviation: Vector, targets: Matrix) -> Weights:
@@ -79,6 +64,24 @@ class Weights(NamedTuple):
         return Weights(deviation, np.ascontiguousarray(alpha), beta, t, c)
 
 
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut:
+    """The prediction of each training target from all others, in closed form.
+
+    Attributes
+    ----------
+    mean : array of shape (n,) or (n, targets)
+    variance : array of shape (n,)
+        Of the target: the function's and the noise's.
+    log_density : array of shape (n,) or (n, targets)
+        Of the target under that prediction.
+    """
+
+    mean: Matrix
+    variance: Vector
+    log_density: Matrix
+
+
 class Posterior:
     """A Gaussian process with the kernel of a wide network, given targets with Gaussian noise.
 
@@ -98,7 +101,7 @@ class Posterior:
         What the kernel is multiplied by.
     policy : "relative" or "paper"
         What to do if the covariance is not positive definite in floating point: see
-        ``mnngp.inference.solvers.noise``.
+        ``mnngp.inference.solvers.cholesky.Cholesky``.
     solver : ConjugateGradients or another of ``mnngp.inference``, optional
         For more points than a Cholesky factorisation is for. By default there is one.
     progress : callable, optional
@@ -156,15 +159,16 @@ class Posterior:
             )
         network = kernel.network
         rows = X if isinstance(X, Points) else _validation.points("X", X)
-        targets, flat = as_targets(y, len(rows))
-        noise = as_noise(noise_var, len(rows))
+        targets, flat = _validation.targets(y, len(rows))
+        noise = _validation.noise(noise_var, len(rows))
         points = rows if isinstance(rows, Points) else Points.of("X", rows, network.dtype)
         with threads.one_blas_thread(len(points) ** 3 / 3.0):
             deviation = math.sqrt(signal_var) * standard_deviations(network, points)
             covariance = Covariance(network, points, deviation, noise)
             inverse = (solver or default)(covariance, progress)
             weights = Weights.of(inverse, covariance.scale, targets)
-        self._set(kernel, points, targets, float(signal_var), inverse, weights)
+        self.kernel, self.signal_var = kernel, float(signal_var)
+        self._set(points, targets, inverse, weights)
         self._flat = flat
 
     @classmethod
@@ -180,20 +184,13 @@ class Posterior:
     ) -> Posterior:
         """A posterior of which everything that takes long is known already."""
         self = cls.__new__(cls)
-        self._set(kernel, points, targets, signal_var, inverse, weights)
+        self.kernel, self.signal_var = kernel, signal_var
+        self._set(points, targets, inverse, weights)
         self.known_precision = precision
         return self
 
-    def _set(
-        self,
-        kernel: DeepKernel,
-        points: Points,
-        targets: Matrix,
-        signal_var: float,
-        inverse: Inverse,
-        weights: Weights,
-    ) -> None:
-        self.kernel, self.network, self.signal_var = kernel, kernel.network, signal_var
+    def _set(self, points: Points, targets: Matrix, inverse: Inverse, weights: Weights) -> None:
+        self.network = self.kernel.network
         self.points, self.targets, self.inverse = points, targets, inverse
         self.deviation, self.alpha, self.beta, self.t, self.c = weights
         self.known_precision: Vector | None = None
@@ -244,9 +241,7 @@ class Posterior:
         mean, variance = np.empty((len(rows), self.targets.shape[1])), np.empty(len(rows))
         with threads.one_blas_thread(len(rows) * len(self.targets) ** 2):
             for part in self._chunks(len(rows)):
-                sigma, kernel = self._covariances(self._as_points(rows[part]))
-                mean[part] = self._mean(sigma, kernel @ self.alpha.astype(kernel.dtype, copy=False))
-                rest = 1.0 - kernel @ self.t
+                sigma, kernel, mean[part], rest = self._at(self._as_points(rows[part]))
                 share = 1.0 - self.inverse.explained(kernel) + rest**2 / self.c
                 variance[part] = kappa * sigma**2 * np.maximum(share, 0.0)
                 del kernel  # before the next one is made
@@ -256,9 +251,7 @@ class Posterior:
         """The posterior mean, and the covariance matrix (m, m) of the function at all points."""
         x, kappa = self._as_points(self._rows(X)), self.contraction
         with threads.one_blas_thread(len(x) * len(self.targets) * (len(x) + len(self.targets))):
-            sigma, kernel = self._covariances(x)
-            mean = self._mean(sigma, kernel @ self.alpha.astype(kernel.dtype, copy=False))
-            rest = 1.0 - kernel @ self.t
+            sigma, kernel, mean, rest = self._at(x)
             share = correlations(self.network, x, contraction=kappa).astype(np.float64)
             share -= self.inverse.jointly_explained(kernel)
         share += np.outer(rest, rest) / self.c
@@ -281,23 +274,25 @@ class Posterior:
         return rows if isinstance(rows, Points) else Points.of("X", rows, self.network.dtype)
 
     def _chunks(self, count: int) -> Iterator[slice]:
-        """Where the chunks of new points stand."""
+        """Where the chunks of new points stand; none is held while the next is made."""
         size = self.inverse.chunk_size
         return (slice(start, start + size) for start in range(0, count, size))
 
     def _deviations(self, x: Points) -> Vector:
         return np.asarray(math.sqrt(self.signal_var) * standard_deviations(self.network, x))
 
-    def _covariances(self, x: Points) -> tuple[Vector, Matrix]:
-        """σ of new points, and their rows of A."""
-        rows = correlations(self.network, x, self.points, contraction=self.contraction)
-        return self._deviations(x), rows
-
     def _mean_at(self, x: Points) -> Matrix:
         product = correlations_times(
             self.network, x, self.points, self.alpha, contraction=self.contraction
         )
         return self._mean(self._deviations(x), product)
+
+    def _at(self, x: Points) -> tuple[Vector, Matrix, Matrix, Vector]:
+        """σ of new points, their rows of A, their mean, and ``1 - A_xᵀt``."""
+        sigma = self._deviations(x)
+        rows = correlations(self.network, x, self.points, contraction=self.contraction)
+        mean = self._mean(sigma, rows @ self.alpha.astype(rows.dtype, copy=False))
+        return sigma, rows, mean, 1.0 - rows @ self.t
 
     def _mean(self, sigma: Vector, product: Matrix) -> Matrix:
         """From σ and ``A_xᵀ α``."""
@@ -359,6 +354,12 @@ class Posterior:
         self.targets, self.alpha, self.beta = (
             np.ascontiguousarray(part / unit) for part in (self.targets, self.alpha, self.beta)
         )
+
+
+def check_kernel(kernel: Any) -> None:
+    """Raise if it is no kernel of this package."""
+    if not isinstance(kernel, DeepKernel):
+        raise InputError(f"kernel must be a MaxoutKernel or a NetworkKernel, got {kernel!r}")
 
 
 def draw(mean: Matrix, covariance: Matrix, count: int, seed: Any) -> Matrix:

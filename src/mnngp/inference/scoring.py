@@ -22,7 +22,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from mnngp._typing import Matrix, Vector
-from mnngp.inference.leave_one_out import leave_out
 from mnngp.inference.observations import Observations
 from mnngp.inference.solvers.covariance import contraction
 from mnngp.kernels.evaluate import correlations, standard_deviations
@@ -36,17 +35,10 @@ _COLUMNS = 64  # of a matrix product with the eigenvectors
 
 @dataclass(frozen=True)
 class Objective:
-    """What is asked of a kernel, and what of the scale of signal and noise is given.
+    """What is asked of a kernel, and what of the scale of signal and noise is given."""
 
-    Attributes
-    ----------
-    density : bool
-        Whether it is the leave-one-out log density (for numbers), or the mean squared error (for
-        class memberships: Brier's score, which asks nothing of the variances).
-    noise_var, signal_var : float, optional
-        Where they are given.
-    """
-
+    # Whether it is the leave-one-out log density (for numbers), or the mean squared error (for
+    # class memberships: Brier's score, which asks nothing of the variances).
     density: bool
     noise_var: float | None = None
     signal_var: float | None = None
@@ -81,18 +73,14 @@ class Objective:
         if ratio > 0.0:
             rest = float(np.sum(data.weight - data.held_out_weight))
             log_variance += rest / total * math.log(ratio)
-        scale = self._given_scale(ratio)
+        scale = self.signal_var
+        if scale is None and self.noise_var:
+            scale = self.noise_var / ratio
         if scale is None:
             # a constant target says nothing of the others' noise
             varied = mean_square[mean_square > 0.0]
             return -0.5 * (float(np.mean(np.log(varied))) + log_variance) if len(varied) else 0.0
         return -0.5 * (float(np.mean(mean_square)) / scale + math.log(scale) + log_variance)
-
-    def _given_scale(self, ratio: float) -> float | None:
-        """The signal variance, as far as it follows from what is given."""
-        if self.signal_var is not None:
-            return self.signal_var
-        return self.noise_var / ratio if self.noise_var else None
 
 
 def scales(alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> Vector:
@@ -106,6 +94,29 @@ def scales(alpha: Matrix, precision: Vector, ratio: float, data: Observations) -
     return np.asarray(square / data.weight.sum())
 
 
+def leave_out(precision: Vector, noise: Vector, share: Vector) -> tuple[Vector, Vector, Vector]:
+    """What changes at an input if a share of its observations is left out.
+
+    The input has the mean observation ȳ of the noise N. With ``α = C⁻¹ȳ`` and d the diagonal of C⁻¹
+    (``precision``) the function there is ``f̂ = ȳ - N α`` with the variance ``N (1 - N d)``.
+    Without a share h of the observations, all equal to y, and with ``r = 1 - h (1 - N d)``,
+
+        (y - ȳ + N α) / r      is the error of the prediction of y,
+        N (1 - N d) / r        is the function's variance.
+
+    Returns ``1/r``, ``N/r`` and that variance. Without all of them (h = 1, and so y = ȳ) they are
+    0, 1/d and 1/d - N, which also hold for N = 0.
+    """
+    whole = share >= 1.0
+    rest = np.where(whole, 1.0, 1.0 - share * (1.0 - noise * precision))
+    spread = np.where(whole, 1.0 / precision - noise, noise * (1.0 - noise * precision) / rest)
+    return (
+        np.where(whole, 0.0, 1.0 / rest),
+        np.where(whole, 1.0 / precision, noise / rest),
+        np.maximum(spread, 0.0),
+    )
+
+
 def _negative_squared_error(
     alpha: Matrix, precision: Vector, ratio: float, data: Observations
 ) -> float:
@@ -117,24 +128,13 @@ def _negative_squared_error(
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """A kernel conditioned on data with any noise.
+    """A kernel conditioned on data with any noise."""
 
-    Attributes
-    ----------
-    values, vectors : arrays (n,), (n, n)
-        Λ and V.
-    projected : array (n, targets)
-        ``Vᵀ W^½ y``.
-    data : Observations
-    unit : float
-        The scale of the kernel, times the weight of a row, which noise is relative to.
-    """
-
-    values: Vector
-    vectors: Matrix
-    projected: Matrix
+    values: Vector  # Λ
+    vectors: Matrix  # V
+    projected: Matrix  # ``Vᵀ W^½ y``, (n, targets)
     data: Observations
-    unit: float
+    unit: float  # the scale of the kernel, times the weight of a row, which noise is relative to
 
     @staticmethod
     def of(kernel: DeepKernel, points: Points, data: Observations) -> Spectrum:

@@ -43,18 +43,10 @@ _FACTORS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of bias variances that dif
 
 
 class SearchSpace(ABC):
-    """The kernels that a fit chooses from, in double precision.
+    """The kernels that a fit chooses from, in double precision."""
 
-    Attributes
-    ----------
-    dtype : "float64" or "float32"
-        Of the kernel that is fitted in the end.
-    complete : bool
-        Whether there is but one kernel: nothing to choose.
-    """
-
-    dtype: Any
-    complete: bool
+    dtype: Any  # of the kernel that is fitted in the end
+    complete: bool  # whether there is but one kernel: nothing to choose
 
     def fitted(self, kernel: DeepKernel) -> DeepKernel:
         """A kernel of the space as it is fitted in the end, in ``dtype``."""
@@ -78,13 +70,7 @@ class SearchSpace(ABC):
 
 
 class MaxoutSpace(SearchSpace):
-    """Networks of equal maxout layers; some of their parameters may be given.
-
-    Parameters
-    ----------
-    given : mapping
-        Of ``MAXOUT_PARAMETERS``; the others are open.
-    """
+    """Networks of equal maxout layers; some of ``MAXOUT_PARAMETERS`` may be given."""
 
     def __init__(self, given: Mapping[str, Any], dtype: Any = "float64") -> None:
         self.given, self.dtype = dict(given), dtype
@@ -118,14 +104,9 @@ class MaxoutSpace(SearchSpace):
 
     def _kernel(self, kind: str, rank: int, depth: int, gain: float, bias_var: Any) -> MaxoutKernel:
         rank = self.given.get("rank", rank)
-        own = {
-            "depth": depth,
-            "rank": rank,
-            "weight_var": gain * Maxout(rank).critical_weight_var,
-            "bias_var": bias_var,
-            "kind": kind,
-        }
-        return MaxoutKernel(**{**own, **self.given})
+        weight_var = gain * Maxout(rank).critical_weight_var
+        own = {"depth": depth, "weight_var": weight_var, "bias_var": bias_var, "kind": kind}
+        return MaxoutKernel(**{**own, "rank": rank, **self.given})
 
 
 class VarianceSpace(SearchSpace):

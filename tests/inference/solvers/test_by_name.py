@@ -10,12 +10,8 @@ from mnngp.errors import (
     InputError,
     MissingExtraError,
 )
-from mnngp.inference import (
-    ClusterCholesky,
-    ClusterConjugateGradients,
-    ConjugateGradients,
-)
-from mnngp.inference.solvers import by_name, dask_session
+from mnngp.inference import ClusterConjugateGradients, ConjugateGradients
+from mnngp.inference.solvers import by_name, dask_conjugate_gradients
 from tests.inference.problems import GIVEN
 
 
@@ -29,9 +25,8 @@ from tests.inference.problems import GIVEN
             lambda: ConjugateGradients(memory="much"),
             "memory must be a number of bytes or a size such as '4GB'",
         ),
-        (lambda: ClusterCholesky(block=0), "block must be a positive integer"),
         (
-            lambda: dask_session.Session(7),
+            lambda: dask_conjugate_gradients.Session(7),
             "scheduler must be an address, a distributed.Client or None, got 7",
         ),
         (lambda: by_name.check("fast"), "solver must be one of 'auto', 'cholesky', 'cg', 'dask'"),
@@ -68,6 +63,6 @@ def test_without_dask(large_table, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
     X, y, new = (part[:100] for part in large_table)
     MaxoutGPRegressor(**GIVEN, solver="cg").fit(X, y).predict(new)
-    for solver in ("dask", "dask-cholesky", ClusterConjugateGradients(), ClusterCholesky()):
+    for solver in ("dask", ClusterConjugateGradients()):
         with pytest.raises(MissingExtraError, match=r'pip install "mnngp\[dask\]"'):
             MaxoutGPRegressor(**GIVEN, solver=solver).fit(X, y)

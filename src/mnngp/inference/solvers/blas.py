@@ -65,21 +65,15 @@ def _leading_dimension(a: Matrix) -> int:
 
 # All matrices below are in Fortran's order: columns are contiguous. ``lower`` says which triangle
 # of a is used.
-
-
-def _triangle(lower: bool) -> str:
-    return "L" if lower else "U"
-
-
-def _transpose(transposed: bool) -> str:
-    return "T" if transposed else "N"
+_TRIANGLE = {True: "L", False: "U"}  # lower
+_TRANSPOSE = {True: "T", False: "N"}  # transposed
 
 
 def cholesky(a: Matrix, *, lower: bool) -> int:
     """Factor in place; returns 0, or the first leading block that is not positive definite."""
     info = ctypes.c_int(0)
     if a.size:
-        _call("potrf", a.dtype, _triangle(lower), len(a), a, info)
+        _call("potrf", a.dtype, _TRIANGLE[lower], len(a), a, info)
     return int(info.value)
 
 
@@ -88,14 +82,14 @@ def solve_triangle(
 ) -> None:
     """``b ← a⁻¹ b``, or ``a⁻ᵀ b``; from the right ``b a⁻¹`` or ``b a⁻ᵀ``."""
     if a.size and b.size:
-        form = ("R" if right else "L", _triangle(lower), _transpose(transposed), "N")
+        form = ("R" if right else "L", _TRIANGLE[lower], _TRANSPOSE[transposed], "N")
         _call("trsm", a.dtype, *form, *b.shape, 1.0, a, b)
 
 
 def subtract_square(a: Matrix, c: Matrix, *, lower: bool, transposed: bool = False) -> None:
     """``c ← c - a aᵀ``, or ``c - aᵀ a``, one triangle of it."""
     if a.size and c.size:
-        form, inner = (_triangle(lower), _transpose(transposed)), a.shape[0 if transposed else 1]
+        form, inner = (_TRIANGLE[lower], _TRANSPOSE[transposed]), a.shape[0 if transposed else 1]
         _call("syrk", a.dtype, *form, len(c), inner, -1.0, a, 1.0, c)
 
 
@@ -104,8 +98,6 @@ def subtract_product(
 ) -> None:
     """``c ← c - a b``, with either transposed."""
     if a.size and b.size and c.size:
-        form, inner = (
-            (_transpose(a_transposed), _transpose(b_transposed)),
-            a.shape[0 if a_transposed else 1],
-        )
+        form = _TRANSPOSE[a_transposed], _TRANSPOSE[b_transposed]
+        inner = a.shape[0 if a_transposed else 1]
         _call("gemm", a.dtype, *form, *c.shape, inner, -1.0, a, b, 1.0, c)

@@ -11,16 +11,10 @@ from mnngp._system.connection import distributed
 from mnngp.errors import InputError
 from mnngp.inference.solvers.cholesky import Cholesky
 from mnngp.inference.solvers.conjugate_gradients import ConjugateGradients
-from mnngp.inference.solvers.dask_cholesky import ClusterCholesky
 from mnngp.inference.solvers.dask_conjugate_gradients import ClusterConjugateGradients
 from mnngp.inference.solvers.interface import Solver
 
-SOLVERS = {
-    "cholesky": Cholesky,
-    "cg": ConjugateGradients,
-    "dask": ClusterConjugateGradients,
-    "dask-cholesky": ClusterCholesky,
-}
+SOLVERS = {"cholesky": Cholesky, "cg": ConjugateGradients, "dask": ClusterConjugateGradients}
 NAMES = ("auto", *SOLVERS)
 LARGEST = 60_000  # points that "auto" factors: a quarter of an hour on two cores
 ALWAYS = 5_000  # points that "auto" factors whatever the free memory seems to be: 100 MB
@@ -58,6 +52,6 @@ def solver_of(solver: Any, n: int, dtype: Any) -> Solver | None:
     name = name_of(solver, n, dtype)
     if name == "cholesky":
         return None
-    if name.startswith("dask"):
+    if name == "dask":
         distributed()  # or an error, before any work
     return SOLVERS[name]()  # type: ignore[no-any-return]

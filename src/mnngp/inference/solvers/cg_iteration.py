@@ -23,22 +23,11 @@ MARGIN = 0.9  # of the tolerance that is aimed at, for the drift
 
 @dataclass(frozen=True)
 class Convergence:
-    """How a solve went.
+    """How a solve went."""
 
-    Attributes
-    ----------
-    iterations : int
-        Products with the matrix, less those that only looked at the true residual.
-    residuals : tuple of float
-        ``|b - A x| / |b|`` of each column, computed at the end.
-    history : tuple of float
-        The worst of them after each iteration, as the iteration sees it.
-    seconds : float
-    """
-
-    iterations: int
-    residuals: tuple[float, ...]
-    history: tuple[float, ...]
+    iterations: int  # products with the matrix, less those that only looked at the true residual
+    residuals: tuple[float, ...]  # ``|b - A x| / |b|`` of each column, computed at the end
+    history: tuple[float, ...]  # the worst after each iteration, as the iteration sees it
     seconds: float
 
 
@@ -51,29 +40,12 @@ def conjugate_gradients(
     most: int,
     seen: Callable[[float], object] | None = None,
 ) -> tuple[Matrix, Matrix, Convergence]:
-    """Solve ``A x = b`` for (n, k), A symmetric positive definite.
+    """Solve ``A x = b`` for (n, k), A symmetric positive definite: x, ``b - A x``, and how it went.
 
-    Parameters
-    ----------
-    product : function
-        ``A v`` of (n, j), for any j up to k.
-    b : array (n, k)
-        Right-hand sides.
-    precondition : function
-        An approximation of ``A⁻¹ v``, symmetric and positive definite.
-    tolerance : float
-        Of the residual of each column, relative to its right-hand side.
-    most : int
-        Iterations at most; with fewer it is a ``ConvergenceError``.
-    seen : function, optional
-        Is told the worst residual after each iteration.
-
-    Returns
-    -------
-    x : array (n, k)
-    residual : array (n, k)
-        ``b - A x``, computed at the end.
-    how : Convergence
+    ``product`` gives ``A v`` of (n, j), for any j up to k, and ``precondition`` an approximation of
+    ``A⁻¹ v``, symmetric and positive definite. ``tolerance`` is of the residual of each column,
+    relative to its right-hand side; if ``most`` iterations do not reach it, there is a
+    ``ConvergenceError``. ``seen`` is told the worst residual after each iteration.
 
     Examples
     --------

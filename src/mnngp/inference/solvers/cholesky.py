@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mnngp import _validation
 from mnngp._typing import Matrix, Vector
-from mnngp.inference.solvers import noise
+from mnngp.errors import FactorizationError, NoiseWarning, warn_of_accuracy
 from mnngp.inference.solvers.covariance import Covariance, contraction
 from mnngp.inference.solvers.interface import Inverse, Progress, part_of
 from mnngp.inference.solvers.packed import Packed
@@ -20,6 +22,8 @@ from mnngp.kernels.evaluate import packed_correlations
 # is large
 _CHUNK = 1 << 22
 _STEP = 2 * layout.TASK  # new points: whole tasks, and more than one, so that threads are busy
+_PAPER_NOISE = 1e-10
+_ATTEMPTS = 12
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,11 @@ class Report:
 class Cholesky:
     """Solve by a Cholesky factorisation, in half the memory of a matrix.
 
-    Parameters
-    ----------
-    policy : "relative" or "paper"
-        What to do if the covariance is not positive definite in floating point: see ``noise``.
+    The policy says what to do if the covariance is not positive definite in floating point. With
+    "relative", what is added to the noise begins at the rounding of the matrix, relative to the
+    kernel's scale, and grows tenfold. With "paper" the noise is multiplied by ten, and again, as in
+    the paper (which begins at 1e-10). Either way the report says what was added, and a warning
+    does.
     """
 
     policy: str = "relative"
@@ -63,25 +68,56 @@ class Cholesky:
     def __call__(self, covariance: Covariance, progress: Progress | None = None) -> Factor:
         network, points = covariance.network, covariance.points
         packed, half = Packed(len(covariance), network.dtype), part_of(progress, 0.5)
-        attempts = 0
-        for kappa, added in noise.attempts(self.policy, covariance, contraction(network, points)):
-            attempts += 1
+        tried = 0
+        for kappa, added in islice(self._attempts(covariance), _ATTEMPTS):
+            tried += 1
             packed_correlations(network, points, packed.memory, contraction=kappa, done=half)
             packed.add_to_diagonal(covariance.diagonal(kappa, added))
             if not packed.factor(half):
                 break
             half = None  # the shares of the first attempt add up to one
         else:
-            raise noise.no_attempt_left(covariance, added)
-        noise.warn_of_noise(covariance, kappa, added, attempts)
-        report = Report(added, attempts, kappa, condition(packed.diagonal()))
+            raise FactorizationError(
+                f"the covariance of {len(covariance)} targets is not positive definite, not even "
+                f"with {added:.1e} added to the noise variance; is a kernel entry or the noise_var "
+                "not what it should be?"
+            )
+        if added:
+            remedy = ", dtype='float64' may, too" if network.dtype == np.float32 else ""
+            warn_of_accuracy(
+                f"the covariance of {len(covariance)} targets was not positive definite in "
+                f"{network.dtype}: {added / _kernel_scale(covariance, kappa):.0e} of the kernel's "
+                f"scale was added to the noise variance ({tried} attempts; the report says how "
+                f"much that is). A larger noise_var avoids it{remedy}",
+                NoiseWarning,
+            )
+        diagonal = packed.diagonal().astype(np.float64)
+        condition = float((diagonal.max() / diagonal.min()) ** 2)
+        report = Report(added, tried, kappa, condition)
         return Factor(kappa, covariance.noise_var + added, packed, report)
 
+    def _attempts(self, covariance: Covariance) -> Iterator[tuple[float, float]]:
+        """κ and what is added to the noise variances, for one attempt after the other."""
+        kappa = contraction(covariance.network, covariance.points)
+        yield kappa, 0.0
+        if self.policy == "paper":
+            noise = float(covariance.noise_var.max())
+            for attempt in range(1, _ATTEMPTS):
+                yield kappa, (noise or _PAPER_NOISE) * 10.0**attempt - noise
+            return
+        if kappa < 1.0:
+            # the intercept's share was too large for these points: rare, and the remedy is cheap
+            kappa = min(1.0, 16.0 * kappa)
+            yield kappa, 0.0
+        rounding = len(covariance) * float(np.finfo(covariance.network.dtype).eps)
+        added = 4.0 * rounding * _kernel_scale(covariance, kappa)
+        while True:
+            yield kappa, added
+            added *= 10.0
 
-def condition(diagonal: Vector) -> float:
-    """A lower bound of the condition number of ``L Lᵀ``, from the diagonal of L."""
-    diagonal = diagonal.astype(np.float64)
-    return float((diagonal.max() / diagonal.min()) ** 2)
+
+def _kernel_scale(covariance: Covariance, kappa: float) -> float:
+    return kappa * float(np.mean(covariance.deviation**2)) or 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,8 @@ from mnngp.inference.solvers.preconditioner import Preconditioner
 from mnngp.kernels.evaluate import correlations
 
 HIGHEST_RANK = 512
+# of a point that a rank of one is worth: four times that of L and E⁻¹L, while it is made
+_RANK_BYTES = 4 * 2 * 8
 # where memory was estimated, not given: without a preconditioner there may be no convergence
 _LOWEST_RANK = 64
 # of κ: no factorisation would notice that it is too small for points outside of the sample
@@ -70,11 +72,6 @@ class IterationReport:
     where: str
     seconds: float
     added: float = 0.0
-
-    @staticmethod
-    def of_factor(contraction: float) -> IterationReport:
-        """Of a model that was factored on a cluster, and whose copy is solved by iteration."""
-        return IterationReport(contraction, 0, (), (), 0, 0, 0, "on a cluster", 0.0)
 
     def __str__(self) -> str:
         worst = max(self.residuals, default=0.0)
@@ -149,7 +146,7 @@ class ConjugateGradients:
         """The rank of the preconditioner of n points."""
         if self.rank is not None:
             return min(self.rank, n)
-        fitting = self.budget() // _rank_bytes(n)
+        fitting = self.budget() // (_RANK_BYTES * n)
         lowest = _LOWEST_RANK if self.memory is None else 0
         return min(HIGHEST_RANK, n // 8, max(lowest, fitting))
 
@@ -168,11 +165,6 @@ class ConjugateGradients:
         return _Elsewhere(self.tolerance, self.max_iterations, self.rank, self.memory, self.seed)
 
 
-def _rank_bytes(n: int) -> int:
-    """Memory that a rank of one is worth: four times that of L and E⁻¹L, while it is made."""
-    return 4 * 2 * 8 * n
-
-
 class _Elsewhere(ConjugateGradients):
     """Of a copy: bounded by the memory that was given, and by what this machine has free in use."""
 
@@ -180,21 +172,15 @@ class _Elsewhere(ConjugateGradients):
         return min(super().budget(), memory.available() // 2)
 
     def rank_for(self, n: int) -> int:
-        fitting = memory.available() // 2 // _rank_bytes(n)
+        fitting = memory.available() // 2 // (_RANK_BYTES * n)
         return min(super().rank_for(n), max(_LOWEST_RANK, fitting))
 
 
 class Iteration(Inverse):
     """``A⁻¹`` by conjugate gradients.
 
-    Tiles and preconditioner are made when first needed, and again by copies.
-
-    Attributes
-    ----------
-    operator, preconditioner
-        None before they are needed.
-    report : IterationReport
-        How the first solve went.
+    Tiles and preconditioner are made when first needed, and again by copies. The report is how the
+    first solve went.
     """
 
     factored = False
@@ -254,30 +240,23 @@ class Iteration(Inverse):
 
     def solve_with_residual(self, b: Matrix) -> tuple[Matrix, Matrix]:
         """``x`` and the residual ``b - A x``."""
+        operator, preconditioner = self._prepared()
+        noise = self.covariance.diagonal(self.contraction)[:, None]
         try:
-            return self._solve(b)
+            x, residual, how = conjugate_gradients(
+                lambda v: operator(v) + noise * v,
+                np.ascontiguousarray(b, dtype=np.float64),
+                preconditioner,
+                tolerance=self.solver.tolerance,
+                most=self.solver.max_iterations,
+                seen=self._seen(),
+            )
         except ClusterError:
             self.operator = None  # the next time on the cluster that there is then
             raise
-
-    def _solve(self, b: Matrix) -> tuple[Matrix, Matrix]:
-        operator, preconditioner = self._prepared()
-        noise = self.covariance.diagonal(self.contraction)[:, None]
-        x, residual, how = conjugate_gradients(
-            lambda v: operator(v) + noise * v,
-            np.ascontiguousarray(b, dtype=np.float64),
-            preconditioner,
-            tolerance=self.solver.tolerance,
-            most=self.solver.max_iterations,
-            seen=self._seen(),
-        )
         if self.report is None:
-            self.report = IterationReport(
-                contraction=self.contraction,
-                rank=preconditioner.rank,
-                **vars(how),
-                **vars(operator.storage),
-            )
+            found = vars(how) | vars(operator.storage)
+            self.report = IterationReport(self.contraction, rank=preconditioner.rank, **found)
         self.progress = None
         return x, residual
 

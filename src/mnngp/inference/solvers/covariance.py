@@ -30,22 +30,12 @@ _SAMPLE = 512  # points that the contraction is chosen from
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
-    """What the covariance of n targets is made of.
-
-    Attributes
-    ----------
-    network : Network
-    points : Points
-    deviation : array (n,)
-        σ; zero where the function has no variance.
-    noise_var : array (n,)
-        The variance of the noise of each target.
-    """
+    """What the covariance of n targets is made of."""
 
     network: Network
     points: Points
-    deviation: Vector
-    noise_var: Vector
+    deviation: Vector  # σ; zero where the function has no variance
+    noise_var: Vector  # of each target
 
     def __len__(self) -> int:
         return len(self.noise_var)

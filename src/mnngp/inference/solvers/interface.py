@@ -32,24 +32,12 @@ class Solver(Protocol):
 
 
 class Inverse(ABC):
-    """``A⁻¹``, as far as a posterior needs it.
+    """``A⁻¹``, as far as a posterior needs it."""
 
-    Attributes
-    ----------
-    contraction : float
-        κ.
-    noise_var : array (n,)
-        The noise of each target, with what had to be added.
-    report
-        What was done; it has ``added`` and ``contraction`` at least.
-    factored : bool
-        Whether there is a factor: a further solve costs n² operations then, and some hundred
-        products with A if not.
-    """
-
-    contraction: float
-    noise_var: Vector
-    report: Any
+    contraction: float  # κ
+    noise_var: Vector  # of each target, with what had to be added
+    report: Any  # what was done; it has ``added`` and ``contraction`` at least
+    # a further solve costs n² operations with a factor, and some hundred products with A without
     factored = True
 
     @property

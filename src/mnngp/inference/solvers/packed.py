@@ -54,7 +54,11 @@ class Packed:
         """Factor in place. Returns 0, or the number of the first leading block that is not positive
         definite.
         """
-        report = _shares(self.n, done)
+
+        def report(operations: float) -> None:  # multiplications with additions, of n³/3
+            if done is not None:
+                done(operations / (self.n**3 / 3.0))
+
         failed = _cholesky(self.first, lower=True, report=report)
         if failed:
             return failed
@@ -110,16 +114,6 @@ class Packed:
         result[:half, half:] = 0.0
         result += np.tril(result, -1).T
         return result
-
-
-def _shares(n: int, done: Progress | None) -> Callable[[float], None]:
-    """Turn multiply-add counts into shares of ``n³/3``."""
-
-    def report(operations: float) -> None:
-        if done is not None:
-            done(operations / (n**3 / 3.0))
-
-    return report
 
 
 def _cholesky(a: Matrix, *, lower: bool, report: Callable[[float], None]) -> int:

@@ -26,19 +26,11 @@ TILE = 1024
 
 @dataclass(frozen=True)
 class Storage:
-    """Where the kernel's tiles are.
+    """Where the kernel's tiles are."""
 
-    Attributes
-    ----------
-    kept, total : int
-        Bytes of the tiles that stay in memory, and of all.
-    where : str
-        Whose memory that is.
-    """
-
-    kept: int
-    total: int
-    where: str
+    kept: int  # bytes of the tiles that stay in memory
+    total: int  # of all
+    where: str  # whose memory that is
 
     def __str__(self) -> str:
         share = "kept" if self.kept == self.total else "computed anew in every iteration"
@@ -57,22 +49,13 @@ class Operator(Protocol):
 
 @dataclass(frozen=True)
 class Patch:
-    """A rectangle of ``kernels.evaluate.correlations``, or a square on its diagonal, in tiles.
-
-    Attributes
-    ----------
-    network, contraction
-        What the entries are.
-    height, width : int
-    symmetric : bool
-        Whether it is a square on the diagonal.
-    """
+    """A rectangle of ``kernels.evaluate.correlations``, or a square on its diagonal, in tiles."""
 
     network: Network
     contraction: float
     height: int
     width: int
-    symmetric: bool
+    symmetric: bool  # a square on the diagonal
 
     @cached_property
     def tiles(self) -> list[tuple[int, int]]:
@@ -105,11 +88,7 @@ class Patch:
         return tiles
 
     def product(
-        self,
-        points: tuple[Points, Points] | None,
-        kept: Sequence[Matrix],
-        v: Matrix,
-        w: Matrix,
+        self, points: tuple[Points, Points] | None, kept: Sequence[Matrix], v: Matrix, w: Matrix
     ) -> tuple[Matrix, Matrix]:
         """``T v`` for the columns' v, and ``Tᵀ w`` for the rows' w; of a square twice ``A v``.
 

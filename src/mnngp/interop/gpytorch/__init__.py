@@ -98,6 +98,8 @@ class MaxoutKernel(DeepKernel):
     MaxoutKernel(depth=5, rank=4, weight_var=0.64, bias_var=0.1, kind='nngp')
     """
 
+    _core = core.MaxoutKernel
+
     def __init__(
         self,
         depth: int = 5,
@@ -112,20 +114,8 @@ class MaxoutKernel(DeepKernel):
         super().__init__(units, weight_var, bias_var, kind, Options(**options))
         self.rank = int(rank)
 
-    @classmethod
-    def from_core(cls, kernel: core.MaxoutKernel, **options: Any) -> MaxoutKernel:
-        if not isinstance(kernel, core.MaxoutKernel):
-            raise InputError(f"kernel must be a mnngp.MaxoutKernel, got {kernel!r}")
-        variances = kernel.weight_var, kernel.bias_var
-        ours = cls(kernel.depth, kernel.rank, *variances, kind=kernel.kind, **options)
-        return ours._like(kernel)  # type: ignore[no-any-return]
-
-    def to_core(self) -> core.MaxoutKernel:
-        return core.MaxoutKernel(self.depth, self.rank, **self._core_arguments())
-
-    def extra_repr(self) -> str:
-        """What stands in front of the parts when the kernel is printed."""
-        return f"depth={self.depth}, rank={self.rank}, kind={self.kind!r}"
+    def _shape(self) -> dict[str, Any]:
+        return {"depth": self.depth, "rank": self.rank}
 
 
 class NetworkKernel(DeepKernel):
@@ -149,6 +139,8 @@ class NetworkKernel(DeepKernel):
     array([[1. , 0.7, 1. ]])
     """
 
+    _core = core.NetworkKernel
+
     def __init__(
         self,
         layers: Sequence[Activation],
@@ -163,19 +155,8 @@ class NetworkKernel(DeepKernel):
                 raise InputError(f"layers[{index}] has no derivatives: {unit!r}")
         super().__init__(units, weight_var, bias_var, kind, Options(**options))
 
-    @classmethod
-    def from_core(cls, kernel: core.NetworkKernel, **options: Any) -> NetworkKernel:
-        if not isinstance(kernel, core.NetworkKernel):
-            raise InputError(f"kernel must be a mnngp.NetworkKernel, got {kernel!r}")
-        ours = cls(kernel.layers, kernel.weight_var, kernel.bias_var, kernel.kind, **options)
-        return ours._like(kernel)  # type: ignore[no-any-return]
-
-    def to_core(self) -> core.NetworkKernel:
-        return core.NetworkKernel(list(self._units), **self._core_arguments())
-
-    def extra_repr(self) -> str:
-        """What stands in front of the parts when the kernel is printed."""
-        return f"layers={list(self._units)}, kind={self.kind!r}"
+    def _shape(self) -> dict[str, Any]:
+        return {"layers": list(self._units)}
 
 
 def kernel_with_priors(
@@ -212,36 +193,23 @@ def kernel_with_priors(
             f"ard_num_dims must be the number of active_dims, {len(active_dims)}, got "
             f"{ard_num_dims!r}"
         )
-    weight_var, bias_var = _around(2.0, spread=0.5, low=1e-3), _around(2.0, spread=0.5, low=1e-3)
-    lengthscale, outputscale = (
-        _around(1.0, spread=0.5, low=0.025),
-        _around(1.0, spread=1.0, low=1e-3),
-    )
     kernel = MaxoutKernel(
         depth,
         rank,
         ard_num_dims=ard_num_dims,
         batch_shape=batch,
         active_dims=active_dims,
-        weight_var_prior=weight_var[0],
-        weight_var_constraint=weight_var[1],
-        bias_var_prior=bias_var[0],
-        bias_var_constraint=bias_var[1],
-        lengthscale_prior=lengthscale[0],
-        lengthscale_constraint=lengthscale[1],
+        **_around("weight_var", 2.0, spread=0.5, low=1e-3),
+        **_around("bias_var", 2.0, spread=0.5, low=1e-3),
+        **_around("lengthscale", 1.0, spread=0.5, low=0.025),
     )
-    return gpytorch.kernels.ScaleKernel(
-        kernel,
-        batch_shape=batch,
-        outputscale_prior=outputscale[0],
-        outputscale_constraint=outputscale[1],
-    )
+    outputscale = _around("outputscale", 1.0, spread=1.0, low=1e-3)
+    return gpytorch.kernels.ScaleKernel(kernel, batch_shape=batch, **outputscale)
 
 
-def _around(median: float, *, spread: float, low: float) -> tuple[LogNormalPrior, GreaterThan]:
+def _around(name: str, median: float, *, spread: float, low: float) -> dict[str, Any]:
     """A prior, and a bound instead of a transformation: where a softplus rounds to zero, a
     log-normal prior is an error.
     """
-    return LogNormalPrior(math.log(median), spread), GreaterThan(
-        low, transform=None, initial_value=median
-    )
+    bound = GreaterThan(low, transform=None, initial_value=median)
+    return {f"{name}_prior": LogNormalPrior(math.log(median), spread), f"{name}_constraint": bound}

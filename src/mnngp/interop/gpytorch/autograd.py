@@ -9,7 +9,7 @@ computes the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -160,24 +160,16 @@ class KernelMatrix(Function):  # type: ignore[misc]
                 for need, part in zip(needed[2:], parts[2:], strict=True)
             )
             if _again(gradient) or zeros:  # log of a variance of zero has no derivative
-                return (
-                    None,
-                    None,
-                    *_derivatives(
-                        lambda *parts: _by_operations(ctx.network, *parts), parts, gradient, needed
-                    ),
-                )
-            many = _Batches(ctx.network, ctx.symmetric, parts)
-            found = many.pull_back(many.flat(cosines), many.flat(gradient), any(needed[:2]))
-            # What several batches share has the sum of their derivatives.
-            return (
-                None,
-                None,
-                *(
+                found = _derivatives(ctx.network, parts, gradient, needed)
+            else:
+                many = _Batches(ctx.network, ctx.symmetric, parts)
+                pulled = many.pull_back(many.flat(cosines), many.flat(gradient), any(needed[:2]))
+                # What several batches share has the sum of their derivatives.
+                found = [
                     many.tensor(one, part).sum_to_size(part.shape) if need else None
-                    for one, part, need in zip(found, parts, needed, strict=True)
-                ),
-            )
+                    for one, part, need in zip(pulled, parts, needed, strict=True)
+                ]
+        return (None, None, *found)
 
 
 def _again(gradient: Tensor) -> bool:
@@ -191,18 +183,15 @@ def _again(gradient: Tensor) -> bool:
 
 
 def _derivatives(
-    function: Callable[..., Tensor],
-    parts: Sequence[Tensor],
-    gradient: Tensor,
-    needed: Sequence[bool],
+    network: Network, parts: Sequence[Tensor], gradient: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
-    """Of ``function``, which consists of PyTorch's own operations, in the parts that need them."""
+    """By PyTorch's own operations, in the parts that need them."""
     twice = torch.is_grad_enabled()
     with torch.enable_grad():
         # Two may be the same tensor: as views each has its own derivative, and autograd adds the
         # two.
         views = [part.view_as(part) for part in parts]
-        outputs = function(*views)
+        outputs = _by_operations(network, *views)
     wanted = [part for part, need in zip(views, needed, strict=True) if need]
     found = iter(torch.autograd.grad(outputs, wanted, gradient, create_graph=twice))
     return [next(found) if need else None for need in needed]
@@ -214,9 +203,8 @@ class _Batches:
     def __init__(self, network: Network, symmetric: bool, parts: Sequence[Tensor]) -> None:
         self.network, self.symmetric = network, symmetric
         x1, x2, w, b = parts
-        self.batch = torch.broadcast_shapes(
-            x1.shape[:-2], x2.shape[:-2], w.shape[:-1], b.shape[:-1]
-        )
+        batches = x1.shape[:-2], x2.shape[:-2], w.shape[:-1], b.shape[:-1]
+        self.batch = torch.broadcast_shapes(*batches)
         self.count, n, m = math.prod(self.batch), x1.shape[-2], x2.shape[-2]
         self.shape = (*self.batch, n, m)
         self.dtype = np.dtype(str(x1.dtype).removeprefix("torch."))

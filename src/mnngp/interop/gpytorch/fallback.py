@@ -44,7 +44,8 @@ class Layer(NamedTuple):
     a: Tensor  # (..., n); of a smooth layer √w/√v'
     p: Tensor
     r: Tensor
-    coefficients: Tensor | None = None  # (..., n, terms) A_ik of a smooth layer
+    coefficients: Any = None  # (..., n, terms) A_ik of a smooth layer
+    expansion: Expansion | None = None
 
 
 class Points(NamedTuple):
@@ -54,21 +55,18 @@ class Points(NamedTuple):
     # activation
     direction: Tensor
     layers: tuple[Layer, ...]
-    expansions: tuple[Expansion | None, ...]
     scale: Tensor  # (..., n) the standard deviation behind the last layer
 
     def split(self, count: int) -> tuple[Points, Points]:
         """The first ``count`` points, and the others."""
-        first, rest = slice(None, count), slice(count, None)
-        return self._some(first), self._some(rest)
+        return self._some(slice(None, count)), self._some(slice(count, None))
 
     def _some(self, part: slice) -> Points:
         layers = tuple(
-            Layer(a[..., part], p[..., part], r[..., part], None if c is None else c[..., part, :])
-            for a, p, r, c in self.layers
+            Layer(a[..., part], p[..., part], r[..., part], c if c is None else c[..., part, :], e)
+            for a, p, r, c, e in self.layers
         )
-        direction, scale = self.direction[..., part, :], self.scale[..., part]
-        return Points(direction, layers, self.expansions, scale)
+        return Points(self.direction[..., part, :], layers, self.scale[..., part])
 
 
 def points(x: Tensor, weight_var: Tensor, bias_var: Tensor, units: Sequence[Activation]) -> Points:
@@ -78,19 +76,18 @@ def points(x: Tensor, weight_var: Tensor, bias_var: Tensor, units: Sequence[Acti
     """
     if x.dtype != torch.float64 and x.device.type != "mps":  # which has no double precision
         exact = points(x.double(), weight_var.double(), bias_var.double(), units)
-        layers = tuple(
-            Layer(a.to(x), p.to(x), r.to(x), None if c is None else c.to(x))
-            for a, p, r, c in exact.layers
+        rounded = tuple(
+            Layer(a.to(x), p.to(x), r.to(x), c if c is None else c.to(x), e)
+            for a, p, r, c, e in exact.layers
         )
-        return Points(exact.direction.to(x), layers, exact.expansions, exact.scale.to(x))
+        return Points(exact.direction.to(x), rounded, exact.scale.to(x))
     w, b = weight_var[..., None, :].unbind(-1), bias_var[..., None, :].unbind(-1)
     variance = b[0] + w[0] * x.square().mean(dim=-1)
     root = _root(variance)
     affine = (w[0] / _root(w[0]))[..., None] * x / x.shape[-1] ** 0.5
     bias = (b[0] / _root(b[0]))[..., None].expand(*affine.shape[:-1], 1)
     direction = torch.cat([bias, affine], dim=-1) / root[..., None]
-    found: list[Layer] = []
-    expansions: list[Expansion | None] = []
+    layers: list[Layer] = []
     for unit, weight, offset in zip(units, w[1:], b[1:], strict=True):
         root_w, root_b = weight / _root(weight), offset / _root(offset)
         if isinstance(unit, SmoothActivation):
@@ -100,18 +97,15 @@ def points(x: Tensor, weight_var: Tensor, bias_var: Tensor, units: Sequence[Acti
             root = _root(variance)
             coefficients = (root_w / root)[..., None] * c
             p, r = 0.5 * root_b / root, 0.5 * coefficients[..., 0]
-            layer = Layer(root_w / root, p, r, coefficients)
-            expansions.append(expansion)
+            layers.append(Layer(root_w / root, p, r, coefficients, expansion))
         else:
             moment = profile(unit).second_moment
             deviation = variance / root  # not √v: its derivative is infinite at a zero point
             variance = offset + weight * moment * variance
             root = _root(variance)
             a = root_w * deviation / root
-            layer = Layer(a, 0.5 * (root_b / root).expand_as(a), 0.5 * moment**0.5 * a)
-            expansions.append(None)
-        found.append(layer)
-    return Points(direction, tuple(found), tuple(expansions), variance / root)
+            layers.append(Layer(a, 0.5 * (root_b / root).expand_as(a), 0.5 * moment**0.5 * a))
+    return Points(direction, tuple(layers), variance / root)
 
 
 def profile(unit: Activation) -> Any:
@@ -126,11 +120,12 @@ def diagonal(of: Points, units: Sequence[Activation], *, tangent: bool) -> Tenso
     if not tangent:
         return variance
     total = torch.ones_like(variance)
-    for unit, layer, expansion in zip(units, of.layers, of.expansions, strict=True):
-        if layer.coefficients is None or expansion is None:
+    for unit, layer in zip(units, of.layers, strict=True):
+        if layer.expansion is None:
             factor = profile(unit).slope_at_one * layer.a.square()
         else:
-            factor = (_degrees(expansion, layer.a) * layer.coefficients.square()).sum(dim=-1)
+            degrees = torch.as_tensor(layer.expansion.degrees.values).to(layer.a)
+            factor = (degrees * layer.coefficients.square()).sum(dim=-1)
         total = 1.0 + factor * total
     return variance * total
 
@@ -141,18 +136,16 @@ def matrix(rows: Points, cols: Points, units: Sequence[Activation], *, tangent: 
     u = Distance.apply(rows.direction, cols.direction)
     t = 1.0 - 2.0 * u
     nonnegative = False  # whether no correlation before the layer is negative
-    for unit, mine, theirs, expansion in zip(
-        units, rows.layers, cols.layers, rows.expansions, strict=True
-    ):
+    for unit, mine, theirs in zip(units, rows.layers, cols.layers, strict=True):
         apart_p = mine.p[..., :, None] - theirs.p[..., None, :]
         apart_r = mine.r[..., :, None] - theirs.r[..., None, :]
-        if mine.coefficients is None or theirs.coefficients is None or expansion is None:
+        if mine.expansion is None:
             both = mine.a[..., :, None] * theirs.a[..., None, :]
             fallen = both * Deficit.apply(u, _VALUE, unit, not nonnegative)
             slope = both * Deficit.apply(u, _SLOPE, unit, not nonnegative) if tangent else None
             nonnegative = profile(unit).nonnegative
         else:
-            fallen, slope = _hermite(u, mine.coefficients, theirs.coefficients, expansion)
+            fallen, slope = _hermite(u, mine.coefficients, theirs.coefficients, mine.expansion)
             nonnegative = False
         u = apart_p.square() + apart_r.square() + fallen
         t = 1.0 - 2.0 * u + slope * t if tangent and slope is not None else 1.0 - 2.0 * u
@@ -176,10 +169,6 @@ def _hermite(
         value = value + 0.25 * (one - other).square() + 0.5 * one * other * fall
         slope = slope + degree * one * other * (lower if odd else signed * lower)
     return value, slope
-
-
-def _degrees(expansion: Expansion, like: Tensor) -> Tensor:
-    return torch.as_tensor(expansion.degrees.values, dtype=like.dtype, device=like.device)
 
 
 class Coefficients(Function):  # type: ignore[misc]
@@ -369,13 +358,9 @@ def _series(unit: Activation, order: int, tolerance: float) -> list[Any]:
     sides = []
     for side in (of.near, of.far) if order == _VALUE else (of.near_slope, of.far_slope):
         series = side.chopped(tolerance)
-        needed = (
-            [series]
-            if order <= _SLOPE
-            else [series.slope]
-            if order == _SECOND
-            else [series.slope, series.slope.slope]
-        )
+        needed = [series] if order <= _SLOPE else [series.slope]
+        if order == _THIRD:
+            needed.append(series.slope.slope)
         sides.append(tuple(tuple(map(float, one.coefficients)) for one in needed))
     return [*sides, of.fall]
 

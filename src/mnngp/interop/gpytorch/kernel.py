@@ -7,7 +7,8 @@ import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, ClassVar, Self, TypeAlias
 
 import gpytorch
 import numpy as np
@@ -18,7 +19,6 @@ from linear_operator.utils.errors import NanError
 from torch import Tensor
 
 from mnngp import _validation
-from mnngp import kernels as core
 from mnngp.activations import Activation
 from mnngp.errors import InputError, ScaleError
 from mnngp.interop.gpytorch import autograd
@@ -58,6 +58,8 @@ class Options:
 
 class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     """What the kernels of all networks share; subclasses say which activations there are."""
+
+    _core: ClassVar[Any]  # the kernel of ``mnngp`` that this one is
 
     def __init__(
         self,
@@ -104,9 +106,12 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         """The number of hidden layers."""
         return len(self._units)
 
-    @classmethod
     @abstractmethod
-    def from_core(cls, kernel: Any, **options: Any) -> DeepKernel:
+    def _shape(self) -> dict[str, Any]:
+        """What says which layers there are, by the names that both libraries' kernels take."""
+
+    @classmethod
+    def from_core(cls, kernel: Any, **options: Any) -> Self:
         """The GPyTorch kernel that a kernel of ``mnngp`` is, in its floating point type.
 
         Parameters
@@ -116,33 +121,38 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         **options
             Constraints, priors and so on, as of this class.
         """
+        if not isinstance(kernel, cls._core):
+            raise InputError(f"kernel must be a mnngp.{cls._core.__name__}, got {kernel!r}")
+        given = {
+            name: value
+            for name, value in kernel.get_params().items()
+            if name != "dtype" and not name.endswith("_bounds")
+        }
+        ours = cls(**given, **options)
+        ours.to(getattr(torch, np.dtype(kernel.dtype).name))
+        ours._start(kernel.weight_var, kernel.bias_var)  # once more: the type has changed
+        return ours
 
-    @abstractmethod
-    def to_core(self) -> core.sklearn.DeepKernel:
+    def to_core(self) -> Any:
         """The kernel of ``mnngp`` with the variances that this one has now.
 
         It has neither batches nor lengthscales.
         """
-
-    def _like(self, kernel: core.sklearn.DeepKernel) -> Any:
-        """In the type of a core kernel, with its variances."""
-        self.to(getattr(torch, np.dtype(kernel.dtype).name))
-        self._start(kernel.weight_var, kernel.bias_var)  # once more: the type has changed
-        return self
-
-    def _core_arguments(self) -> dict[str, Any]:
         if self.batch_shape or self.has_lengthscale or self.active_dims is not None:
             raise InputError(
                 f"a mnngp.{type(self).__name__} has no batch_shape, no lengthscales "
                 "and no active_dims"
             )
         found = {name: getattr(self, name)[0].tolist() for name in ("weight_var", "bias_var")}
-        return {
-            name: values[0] if len(values) == 1 else values for name, values in found.items()
-        } | {
-            "kind": self.kind,
-            "dtype": str(self.dtype).removeprefix("torch."),
-        }
+        variances = {name: one[0] if len(one) == 1 else one for name, one in found.items()}
+        dtype = str(self.dtype).removeprefix("torch.")
+        return self._core(**self._shape(), **variances, kind=self.kind, dtype=dtype)
+
+    def extra_repr(self) -> str:
+        """What stands in front of the parts when the kernel is printed."""
+        return ", ".join(
+            f"{name}={value!r}" for name, value in {**self._shape(), "kind": self.kind}.items()
+        )
 
     # --- parameters -------------------------------------------------------------------------------
 
@@ -163,7 +173,7 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
 
     @weight_var.setter
     def weight_var(self, value: Variances) -> None:
-        self._set_weight_var(self, value)
+        self._set_variance("weight_var", value)
 
     @property
     def bias_var(self) -> Tensor:
@@ -174,35 +184,19 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
 
     @bias_var.setter
     def bias_var(self, value: Variances) -> None:
-        self._set_bias_var(self, value)
-
-    # Priors are given these: methods, unlike lambdas, can be pickled.
-
-    def _get_weight_var(self, module: DeepKernel) -> Tensor:
-        return module.weight_var
-
-    def _set_weight_var(self, module: DeepKernel, value: Variances) -> None:
-        module._set_variance("weight_var", value)
-
-    def _get_bias_var(self, module: DeepKernel) -> Tensor:
-        return module.bias_var
-
-    def _set_bias_var(self, module: DeepKernel, value: Variances) -> None:
         zero = _zeros("bias_var", value)
-        if zero and module.has_biases:
+        if zero and self.has_biases:
             allowed = "positive; for a network without biases make a kernel with bias_var=0"
             raise _out_of_bounds("bias_var", value, allowed)
-        if not (zero or module.has_biases):
+        if not (zero or self.has_biases):
             allowed = "0, as the kernel was made; for a network with biases make another one"
             raise _out_of_bounds("bias_var", value, allowed)
-        if module.has_biases:
-            module._set_variance("bias_var", value)
+        if self.has_biases:
+            self._set_variance("bias_var", value)
 
     def _register_variance(self, name: str, value: Variances, options: Options) -> None:
-        prior, constraint = (
-            getattr(options, f"{name}_prior"),
-            getattr(options, f"{name}_constraint"),
-        )
+        prior = getattr(options, f"{name}_prior")
+        constraint = getattr(options, f"{name}_constraint")
         constraint = Positive() if constraint is None else constraint
         if not isinstance(constraint, Interval):
             raise InputError(
@@ -215,7 +209,8 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         raw = torch.zeros(*self.batch_shape, 1, self.depth + 1 if each else 1)
         self.register_parameter(f"raw_{name}", torch.nn.Parameter(raw))
         if prior is not None:
-            reading, writing = getattr(self, f"_get_{name}"), getattr(self, f"_set_{name}")
+            # these, unlike lambdas, can be pickled
+            reading, writing = partial(_read, name), partial(_write, name)
             self.register_prior(f"{name}_prior", prior, reading, writing)
         self.register_constraint(f"raw_{name}", constraint)
 
@@ -318,6 +313,14 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
                 f"has entries up to {largest:.3g}, and weight_var is {weight:.3g}; scale the "
                 "features to the size of one, or choose a smaller weight_var or depth"
             ) from None
+
+
+def _read(name: str, kernel: DeepKernel) -> Tensor:
+    return getattr(kernel, name)
+
+
+def _write(name: str, kernel: DeepKernel, value: Variances) -> None:
+    setattr(kernel, name, value)
 
 
 def as_shape(name: str, value: Any) -> torch.Size:
