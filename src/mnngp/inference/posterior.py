@@ -158,10 +158,10 @@ class Posterior:
                 f"{solver!r}"
             )
         network = kernel.network
-        rows = X if isinstance(X, Points) else _validation.points("X", X)
+        rows = X if isinstance(X, Points) else kernel.checked("X", X)
         targets, flat = _validation.targets(y, len(rows))
         noise = _validation.noise(noise_var, len(rows))
-        points = rows if isinstance(rows, Points) else Points.of("X", rows, network.dtype)
+        points = rows if isinstance(rows, Points) else kernel.prepared("X", rows)
         with threads.one_blas_thread(len(points) ** 3 / 3.0):
             deviation = math.sqrt(signal_var) * standard_deviations(network, points)
             covariance = Covariance(network, points, deviation, noise)
@@ -268,10 +268,10 @@ class Posterior:
         """New points, checked."""
         if isinstance(X, Points):
             return X
-        return _validation.points("X", X, self.points.directions.shape[1])
+        return self.kernel.checked("X", X, like=self.points.rows)
 
     def _as_points(self, rows: Matrix | Points) -> Points:
-        return rows if isinstance(rows, Points) else Points.of("X", rows, self.network.dtype)
+        return rows if isinstance(rows, Points) else self.kernel.prepared("X", rows)
 
     def _chunks(self, count: int) -> Iterator[slice]:
         """Where the chunks of new points stand; none is held while the next is made."""

@@ -35,6 +35,11 @@ class Points:
     directions: NDArray[Any]
     square_lengths: Vector
 
+    @property
+    def rows(self) -> NDArray[Any]:
+        """An array of the shape that the data had."""
+        return self.directions
+
     def __len__(self) -> int:
         return len(self.square_lengths)
 

@@ -54,6 +54,10 @@ class Images(Points):
         lengths = np.einsum("ij,ij->i", flat, flat, dtype=np.float64) / flat.shape[1]
         return Images(flat, lengths, pixels, signal)
 
+    @property
+    def rows(self) -> NDArray[Any]:
+        return self.pixels[:, :, 0] if self.signal else self.pixels
+
     def __getitem__(self, rows: slice) -> Images:
         return self._some(rows)
 
