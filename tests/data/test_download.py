@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from mnngp import data
-from mnngp.data import cifar, published
+from mnngp.data import image_files as cifar
+from mnngp.data import published
 from mnngp.errors import DataError, InputError, MnngpError
 from tests.data.samples import (
     archive,

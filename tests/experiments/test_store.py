@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from mnngp.experiments.database import StoreError
-from mnngp.experiments.provenance import commit
-from mnngp.experiments.records import Result
+from mnngp.experiments.records import Result, commit
 from mnngp.experiments.store import Store
 from tests.experiments.sweeps import alter, numbers, protocol_of, swept
 

@@ -502,8 +502,8 @@ def test_a_scheduler_is_stopped_in_a_sweep(cluster, tmp_path):
     from mnngp import data
     from mnngp.experiments import dask_runner as sweeps
     from mnngp.experiments.protocol import Protocol
+    from mnngp.experiments.records import Watcher
     from mnngp.experiments.store import Store
-    from mnngp.experiments.watcher import Watcher
 
     file = tmp_path / "run.toml"
     file.write_text(SWEEP)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mnngp.commands.data import DataDir
-from mnngp.experiments.watcher import Watcher
+from mnngp.experiments.records import Watcher
 
 if TYPE_CHECKING:
     from mnngp.data import Images

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mnngp._system.progress import Done, bar
-from mnngp.data import cifar
-from mnngp.data.folder import data_folder
-from mnngp.data.images import located, read_cifar, read_part, what_to_do
+from mnngp.data import image_files
+from mnngp.data.images import data_folder, located, read_cifar, read_part, what_to_do
 from mnngp.data.published import CIFAR10, Collection, collection
 from mnngp.errors import DataError, InputError, MissingExtraError
 
@@ -67,7 +66,7 @@ def _is_right(chosen: Collection, path: Path) -> bool:
     """Whether a file is there with the published content, however it was packed."""
     try:
         if chosen.name == CIFAR10.name:
-            read_cifar(cifar.BINARY, path, verify=True)
+            read_cifar(image_files.BINARY, path, verify=True)
         else:
             read_part(chosen, path.stem, path, verify=True)
     except DataError:

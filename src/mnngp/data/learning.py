@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from mnngp.data import hints, parsing
+from mnngp.data import parsing
 from mnngp.data.columns import MOST_CATEGORIES, Category, Number
 from mnngp.errors import InputError
 
@@ -27,7 +27,7 @@ def learn_column(column: pl.Series, whole: pl.Series, notes: list[str]) -> Numbe
         return _learn_category(given, gaps, notes)
     numbers = _nearly_all(given, parsing.parse_numbers(given))
     days = None if numbers is not None else _nearly_all(given, parsing.parse_days(given))
-    hint = hints.text_hint(whole, numbers, days) if given.n_unique() > 1 else None
+    hint = parsing.text_hint(whole, numbers, days) if given.n_unique() > 1 else None
     if hint is not None:
         more: list[str] = []
         learned = _learn_category(given, gaps, more)
@@ -127,7 +127,7 @@ def _check_regression(column: pl.Series, task: str | None, notes: list[str]) -> 
                 f"column {name!r} has only {len(different)} different values, whole numbers, and "
                 f"is predicted as a number; {remedy}"
             )
-        rounded = hints.rounding_hint(column)
+        rounded = parsing.rounding_hint(column)
         if rounded is not None:
             notes.append(f"{rounded}; {remedy}")
     if isinstance(column.dtype, pl.Duration):
@@ -139,7 +139,7 @@ def _check_classification(column: pl.Series, task: str | None, notes: list[str])
     different = texts.drop_nulls().unique()
     if len(different) == 1:
         raise InputError(f"column {name!r} is always {different[0]!r}: there is nothing to predict")
-    hint = hints.number_hint(column) if task is None else None
+    hint = parsing.number_hint(column) if task is None else None
     if _are_identifiers(len(different), column.count()):
         if hint is None:
             odd = parsing.unreadable(texts, parsing.parse_numbers(texts))
@@ -171,7 +171,7 @@ def _nearly_all(column: pl.Series, values: pl.Series | None) -> pl.Series | None
     """The values, if nearly no cell was unreadable."""
     if values is None:
         return None
-    enough = max(1.0, hints.NEARLY_ALL * int(parsing.has_value(column).sum()))
+    enough = max(1.0, parsing.NEARLY_ALL * int(parsing.has_value(column).sum()))
     return values if values.count() >= enough else None
 
 

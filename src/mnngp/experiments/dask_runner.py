@@ -42,9 +42,9 @@ from mnngp.data import Images
 from mnngp.errors import ClusterError, MissingExtraError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
+from mnngp.experiments.records import Watcher
 from mnngp.experiments.runner import SMALL, Sweep, Unit
 from mnngp.experiments.store import Store
-from mnngp.experiments.watcher import Watcher
 
 _KEPT = 2  # splits whose angles a worker keeps
 _LOOK = 1.0  # seconds between two looks at which workers there are

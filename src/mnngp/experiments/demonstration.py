@@ -21,9 +21,8 @@ from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor
 from mnngp.experiments import report as page
 from mnngp.experiments import runner
 from mnngp.experiments.protocol import Protocol
-from mnngp.experiments.records import Result
+from mnngp.experiments.records import Result, Watcher
 from mnngp.experiments.store import Store
-from mnngp.experiments.watcher import Watcher
 from mnngp.inference import Posterior
 from mnngp.kernels import NetworkKernel
 

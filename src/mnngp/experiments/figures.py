@@ -1,4 +1,4 @@
-"""The paper's figures 1 and 2 and the timings, as Plotly figures; ``heat_maps`` has figure 3.
+"""The paper's figures 1 and 2 and the timings, as Plotly figures; ``panels`` has figure 3.
 
 ``plotly.graph_objects.Figure(figure)`` makes an object of one. Names that come from data or
 configuration are escaped, because Plotly reads mark-up in texts.
@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mnngp.activations import Maxout
-from mnngp.experiments.comparison import model_name, network_name, row_name
-from mnngp.experiments.heat_maps import plus_minus
+from mnngp.experiments.comparison import Published, model_name, network_name, row_name, table1
 from mnngp.experiments.panels import (
     BLUE,
     GREEN,
@@ -32,10 +31,10 @@ from mnngp.experiments.panels import (
     Grid,
     once_in_legend,
     panels,
+    plus_minus,
     rounded,
     scatter,
 )
-from mnngp.experiments.paper import Published, table1
 from mnngp.experiments.selection import Row
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from mnngp import __version__
 from mnngp._io import atomic_write, writable
 from mnngp.errors import InputError, MissingExtraError
-from mnngp.experiments import comparison, figures, heat_maps, narrative, rendering, selection
-from mnngp.experiments.panels import Figure
+from mnngp.experiments import comparison, figures, narrative, rendering, selection
+from mnngp.experiments.panels import Figure, all_heat_maps
 from mnngp.experiments.selection import Row
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def drawings(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, list[t
     for i, dataset in enumerate(dict.fromkeys(row.dataset for row in rows)):
         if figure := figures.accuracy(rows, dataset):
             drawn[f"accuracy-{i}"] = [(comparison.dataset_name(dataset), figure)]
-    if named := heat_maps.all_heat_maps(rows):
+    if named := all_heat_maps(rows):
         drawn["heat-maps"] = named
     if figure := figures.timings(results):
         drawn["timings"] = [("", figure)]

@@ -24,10 +24,8 @@ from mnngp.data import Images
 from mnngp.errors import InputError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
-from mnngp.experiments.provenance import commit, now
-from mnngp.experiments.records import Result
+from mnngp.experiments.records import Result, Watcher, commit, now
 from mnngp.experiments.store import Store
-from mnngp.experiments.watcher import Watcher
 
 Finished = list[tuple[str, Result]]  # cells of one group, by their keys
 SMALL = 2048  # training images up to which a cell is one thread's work

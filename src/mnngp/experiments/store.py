@@ -5,7 +5,7 @@ is killed loses what it was working on and nothing else. The journal is SQLite's
 full synchronisation: unlike a write-ahead log it leaves one file, and works where the file system
 has locks but no shared memory (NFS).
 
-Who works on what is not in the store but in ``locks``, a byte of the file ``RUN.sqlite.lock`` for
+Who works on what is not in the store but in locks, a byte of the file ``RUN.sqlite.lock`` for
 each group.
 
 *Damage.* Every row has a checksum over all that is in it, and the table ``total`` the number of
@@ -34,10 +34,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from mnngp import __version__
-from mnngp.experiments import database, locks
+from mnngp.experiments import database
 from mnngp.experiments.database import REMEDY, HotJournalError, StoreError
 from mnngp.experiments.protocol import Group, Protocol
-from mnngp.experiments.provenance import commit, machine, now
 from mnngp.experiments.records import (
     ABOUT,
     FORMAT,
@@ -48,7 +47,10 @@ from mnngp.experiments.records import (
     checksum,
     checksum_of_all,
     columns,
+    commit,
     is_sound,
+    machine,
+    now,
     tables,
 )
 
@@ -324,11 +326,11 @@ class Store:
         with database.errors(self.path, "locked"):
             if self._locks is None:
                 self._locks = open(f"{self.path.resolve()}.lock", "ab")  # noqa: SIM115
-            return locks.lock(self._locks, start, count)
+            return database.lock(self._locks, start, count)
 
     def release(self, start: int, count: int = 1) -> None:
         if self._locks is not None:
-            locks.unlock(self._locks, start, count)
+            database.unlock(self._locks, start, count)
 
     def close(self) -> None:
         self._connection.close()

@@ -1,15 +1,27 @@
-"""The formats of CIFAR-10: binary and Python, in a folder or in the published archive.
+"""Image files as they are published: IDX (MNIST) and the two formats of CIFAR-10.
 
-Members of an archive are read by their exact names and nothing is extracted, so nothing can be
-written anywhere. The Python version is a pickle. It is read by an interpreter that knows no
-callable at all, and checked before anything is made of it.
+They may be a stranger's, and are read with care: never more than expected, digests are compared.
+
+*IDX.* Two zeros, a type (here always 8, unsigned bytes), the number of dimensions, each dimension
+as four bytes, then the bytes themselves; described at the foot of MNIST's home page.
+
+*CIFAR-10.* Binary and Python, in a folder or in the published archive. Members of an archive are
+read by their exact names and nothing is extracted, so nothing can be written anywhere. The Python
+version is a pickle. It is read by an interpreter that knows no callable at all, and checked before
+anything is made of it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import hashlib
 import io
+import math
 import pickle
+import struct
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
@@ -19,10 +31,12 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp.data.integrity import check_digest, open_unpacked
-from mnngp.data.published import CIFAR10, CIFAR10_PYTHON, Digests
+from mnngp.data.published import CIFAR10, CIFAR10_PYTHON, Digests, owner
 from mnngp.errors import DataError
 
+_GZIP = b"\x1f\x8b"
+# bytes that a header may announce; EMNIST, the largest of this format, has 0.64 · 10⁹
+_LARGEST_IDX = 1 << 30
 PIXELS = 3 * 32 * 32
 RECORD = 1 + PIXELS
 _LARGEST_BATCH = 1 << 26  # a batch is 31 MB in both versions
@@ -30,6 +44,93 @@ _LARGEST_ARCHIVE = 1 << 28  # 186 MB unpacked
 _MOST_MEMBERS = 64  # there are nine
 
 Batch = tuple[NDArray[np.uint8], NDArray[np.uint8]]  # pixels, labels
+
+
+@contextlib.contextmanager
+def open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
+    """The content of a file, unpacked while it is read if it is gzip (whatever its name says).
+
+    Gzip's own checksum is compared when the reader meets the end: read one byte more than you
+    expect.
+    """
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == _GZIP
+            file.seek(0)
+            yield gzip.GzipFile(fileobj=file) if packed else file
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise DataError(f"{path} is cut off or damaged: {error}") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def check_digest(path: Path | str, digest: str, *content: bytes) -> None:
+    """Raise unless the content has the published digest, "algorithm:hexadecimal"."""
+    algorithm, _, wanted = digest.partition(":")
+    found = hashlib.new(algorithm, usedforsecurity=False)
+    for part in content:
+        found.update(part)
+    if found.hexdigest() == wanted:
+        return
+    other = owner(f"{algorithm}:{found.hexdigest()}")
+    title = {"sha256": "SHA-256", "md5": "MD5"}[algorithm]
+    raise DataError(
+        f"{path} is not the published file{f' but {other}' if other else ''}: {title} "
+        f"{found.hexdigest()}, published {wanted}; "
+        f"replace it, or read data of your own in this format with verify=False"
+    )
+
+
+def idx_names(stem: str) -> tuple[str, ...]:
+    """The names that a file goes by.
+
+    >>> idx_names("t10k-labels-idx1-ubyte")[2]
+    't10k-labels.idx1-ubyte'
+    """
+    dotted = stem.replace("-idx", ".idx")
+    return stem, f"{stem}.gz", dotted, f"{dotted}.gz"
+
+
+def read_idx(
+    path: Path, item: tuple[int, ...], count: int | None, digest: str | None
+) -> NDArray[np.uint8]:
+    """Read ``count`` items (any number if None) of the given shape, checked to the last byte."""
+    dimensions = 1 + len(item)
+    with open_unpacked(path) as file:
+        header = file.read(4 * (1 + dimensions))
+        if len(header) < 4 * (1 + dimensions):
+            raise DataError(f"{path} is cut off: {len(header)} bytes are no IDX header")
+        magic = bytes((0, 0, 8, dimensions))
+        if header[:4] != magic:
+            raise DataError(
+                f"{path} is not an IDX file of this kind: it begins with "
+                f"{header[:4].hex()}, not {magic.hex()}"
+            )
+        shape: tuple[int, ...] = struct.unpack(f">{dimensions}I", header[4:])
+        if shape[1:] != item:
+            raise DataError(
+                f"{path} must hold images of {_times(item)} pixels, it says {_times(shape[1:])}"
+            )
+        if shape[0] != (count or shape[0]) or shape[0] == 0:
+            raise DataError(f"{path} must hold {count or 'some'} items, it says {shape[0]}")
+        size = math.prod(shape)
+        if size > _LARGEST_IDX:
+            raise DataError(
+                f"{path} says that it holds {size} bytes, more than {_LARGEST_IDX} are not read"
+            )
+        content = file.read(size + 1)
+    if len(content) != size:
+        raise DataError(
+            f"{path} is {'too long' if len(content) > size else 'cut off'}: its header "
+            f"says {size} bytes of data"
+        )
+    if digest is not None:
+        check_digest(path, digest, header, content)
+    return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return " × ".join(map(str, shape))
 
 
 @dataclass(frozen=True)
