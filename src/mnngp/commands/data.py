@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -12,18 +12,15 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Collections of images: what there is, and downloads (checked by hash).",
 )
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", help="Folder of the files [default: $MNNGP_DATA, or the user's cache]."
-    ),
-]
+DATA_DIR = typer.Option(
+    None, "--data-dir", help="Folder of the files [default: $MNNGP_DATA, or the user's cache]."
+)
 
 
 @app.command("list")
 def show(
-    data_dir: DataDir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    data_dir: Path | None = DATA_DIR,
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Show the collections, and where they are."""
     from mnngp import data
@@ -66,8 +63,8 @@ def show(
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10.")],
-    data_dir: DataDir = None,
+    name: str = typer.Argument(..., help="mnist, fashion-mnist or cifar10."),
+    data_dir: Path | None = DATA_DIR,
 ) -> None:
     """Download a collection from its public home, unless it is there already."""
     from mnngp import data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def demo(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to write the report (HTML).")
-    ] = Path("mnngp-demo.html"),
+    output: Path = typer.Option(
+        Path("mnngp-demo.html"), "--output", "-o", help="Where to write the report (HTML)."
+    ),
 ) -> None:
     """Classify scikit-learn's digits with networks of infinite width, and write a report."""
     writable(output, suffixes=PAGES)

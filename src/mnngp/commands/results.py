@@ -6,55 +6,38 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from mnngp._io import PAGES, atomic_write, writable
 from mnngp._system.extras import require
-from mnngp.errors import InputError
 
 _SUFFIXES = {"text": ".txt", "csv": ".csv", "markdown": ".md", "latex": ".tex"}
-Run = Annotated[
-    Path,
-    typer.Argument(metavar="RUN", help="The store that mnngp sweep wrote.", show_default=False),
-]
-Repeats = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Only the first so many repeats, for a run that is under way.",
-        show_default=False,
-    ),
-]
+_RUN = typer.Argument(..., metavar="RUN", help="The store that mnngp sweep wrote.")
+_REPEATS = typer.Option(
+    None, min=1, help="Only the first so many repeats, for a run that is under way."
+)
 
 
 def table(
-    run: Run,
-    style: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="text, csv, markdown or latex [default: what the output's suffix "
-            "says, else text].",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Where to write it (.txt, .csv, .md or .tex) [default: print it].",
-            show_default=False,
-        ),
-    ] = None,
-    ranks: Annotated[bool, typer.Option("--ranks", help="A row for each rank, too.")] = False,
-    missing: Annotated[
-        bool, typer.Option("--missing", help="Also the rows of the paper that were not run.")
-    ] = False,
-    repeats: Repeats = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    run: Path = _RUN,
+    style: str | None = typer.Option(
+        None,
+        "--format",
+        help="text, csv, markdown or latex [default: what the output's suffix says, else text].",
+    ),
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        help="Where to write it (.txt, .csv, .md or .tex) [default: print it].",
+    ),
+    ranks: bool = typer.Option(False, "--ranks", help="A row for each rank, too."),
+    missing: bool = typer.Option(
+        False, "--missing", help="Also the rows of the paper that were not run."
+    ),
+    repeats: int | None = _REPEATS,
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Print Table 1: the paper's accuracy, ours with its spread, and the difference in standard
     errors.
@@ -64,13 +47,8 @@ def table(
     style = None if style is None else _validation.one_of("format", style, tuple(_SUFFIXES))
     if output is not None:
         wanted = list(_SUFFIXES) if style is None else [style, "text"]
-        writable(
-            output,
-            run,
-            suffixes=[".json"]
-            if as_json
-            else list(dict.fromkeys(_SUFFIXES[name] for name in wanted)),
-        )
+        suffixes = list(dict.fromkeys(_SUFFIXES[name] for name in wanted))
+        writable(output, run, suffixes=[".json"] if as_json else suffixes)
         style = style or next(
             (known for known, suffix in _SUFFIXES.items() if suffix == output.suffix.lower()), None
         )
@@ -78,13 +56,9 @@ def table(
     from mnngp.experiments.store import Store
 
     with Store.open(run) as store:
-        results, planned = store.results(), store.protocol.repeats
+        results = store.results()
         about = store.about(results)
-        if repeats is not None and repeats > planned:
-            raise InputError(
-                f"repeats must be at most {planned}, as many as the run has, got {repeats}"
-            )
-        rows = selection.rows(results, repeats or planned)
+        rows = selection.rows(results, store.repeats(repeats))
     if about["open"] and repeats is None:
         typer.echo(
             f"{about['done']:,} of {about['cells']:,} cells are done; --repeats N looks at "
@@ -107,14 +81,12 @@ def table(
 
 
 def report(
-    run: Run,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to write the page (HTML).")
-    ] = Path("report.html"),
-    title: Annotated[
-        str | None, typer.Option(help="Of the page [default: the protocol's].", show_default=False)
-    ] = None,
-    repeats: Repeats = None,
+    run: Path = _RUN,
+    output: Path = typer.Option(
+        Path("report.html"), "--output", "-o", help="Where to write the page (HTML)."
+    ),
+    title: str | None = typer.Option(None, help="Of the page [default: the protocol's]."),
+    repeats: int | None = _REPEATS,
 ) -> None:
     """Write one page with the table, the figures, timings and what was run; it needs no network."""
     writable(output, run, suffixes=PAGES)

@@ -7,11 +7,11 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mnngp.commands.data import DataDir
+from mnngp.commands.data import DATA_DIR
 from mnngp.experiments.records import Watcher
 
 if TYPE_CHECKING:
@@ -25,42 +25,27 @@ _EVERY = 10.0  # seconds between two lines where there is no terminal
 
 
 def sweep(
-    config: Annotated[
-        Path,
-        typer.Argument(metavar="CONFIG", help="The protocol: a TOML file.", show_default=False),
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="RUN",
-            help="The store of results [default: CONFIG with .sqlite, here].",
-            show_default=False,
-        ),
-    ] = None,
-    data_dir: DataDir = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Compute in so many processes of a Dask cluster on this machine.",
-            show_default=False,
-        ),
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Compute on a running Dask cluster, such as tcp://10.0.0.1:8786.",
-            show_default=False,
-        ),
-    ] = None,
-    retry_failed: Annotated[
-        bool,
-        typer.Option("--retry-failed", help="Try cells again that failed before, or were damaged."),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
+    config: Path = typer.Argument(..., metavar="CONFIG", help="The protocol: a TOML file."),
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        metavar="RUN",
+        help="The store of results [default: CONFIG with .sqlite, here].",
+    ),
+    data_dir: Path | None = DATA_DIR,
+    workers: int | None = typer.Option(
+        None, min=1, help="Compute in so many processes of a Dask cluster on this machine."
+    ),
+    scheduler: str | None = typer.Option(
+        None,
+        metavar="ADDRESS",
+        help="Compute on a running Dask cluster, such as tcp://10.0.0.1:8786.",
+    ),
+    retry_failed: bool = typer.Option(
+        False, "--retry-failed", help="Try cells again that failed before, or were damaged."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON at the end."),
 ) -> None:
     """Run all cells of a protocol, or those that are not done yet.
 

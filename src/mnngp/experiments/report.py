@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from mnngp import __version__
 from mnngp._io import atomic_write, writable
-from mnngp.errors import InputError, MissingExtraError
+from mnngp.errors import MissingExtraError
 from mnngp.experiments import comparison, figures, narrative, rendering, selection
 from mnngp.experiments.panels import Figure, all_heat_maps
 from mnngp.experiments.selection import Row
@@ -126,12 +126,7 @@ def contents(
         results, protocol = run.results(), run.protocol.mapping()
         about = run.about(results)  # of the same moment: the run may be under way
         title = title or run.protocol.title
-        repeats = run.protocol.repeats if repeats is None else repeats
-        if repeats > run.protocol.repeats:
-            raise InputError(
-                f"repeats must be at most {run.protocol.repeats}, as many as the run "
-                f"has, got {repeats}"
-            )
+        repeats = run.repeats(repeats)
     rows = selection.rows(results, repeats)
     lines = comparison.lines(rows)
     drawn = drawings(rows, results)

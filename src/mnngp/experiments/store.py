@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mnngp import __version__
+from mnngp.errors import InputError
 from mnngp.experiments import database
 from mnngp.experiments.database import REMEDY, HotJournalError, StoreError
 from mnngp.experiments.protocol import Group, Protocol
@@ -199,6 +200,15 @@ class Store:
             raise self._error(
                 f" does not hold a protocol that mnngp {__version__} knows: {error}"
             ) from error
+
+    def repeats(self, asked: int | None) -> int:
+        """As many as are asked for, or as the run has, which are the most."""
+        if asked is not None and asked > self.protocol.repeats:
+            raise InputError(
+                f"repeats must be at most {self.protocol.repeats}, as many as the run has, "
+                f"got {asked}"
+            )
+        return asked or self.protocol.repeats
 
     def results(self) -> list[Result]:
         """All finished cells, in the order in which they were finished."""
