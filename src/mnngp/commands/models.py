@@ -149,9 +149,8 @@ def predict(
             raise InputError(f"--keep {name}: the table has no such column")
         if name in columns:
             raise InputError(f"--keep {name}: the predictions have a column of that name")
-    result = frame.select(keep or ()).with_columns(
-        pl.Series(name, values) for name, values in columns.items()
-    )
+    kept = [frame[name] for name in keep or ()]
+    result = pl.DataFrame([*kept, *(pl.Series(name, values) for name, values in columns.items())])
     if output is None:
         typer.echo(result.write_csv().encode(), nl=False)  # the same bytes on every platform
     else:

@@ -85,15 +85,11 @@ def published(
     >>> published("mnist", 1000, "maxout").accuracy
     0.935
     """
-    for row in table1():
-        if (row.dataset, row.n_train, row.activation, row.width is not None) == (
-            dataset,
-            n_train,
-            activation,
-            finite,
-        ):
-            return row
-    return None
+    wanted = (dataset, n_train, activation, finite)
+    rows = {
+        (row.dataset, row.n_train, row.activation, row.width is not None): row for row in table1()
+    }
+    return rows.get(wanted)
 
 
 def dataset_name(name: str) -> str:
@@ -136,17 +132,14 @@ def model_name(setting: Setting) -> str:
     """
     variances = (setting.bias_var, setting.weight_var)
     if setting.width is not None:
-        words = [setting.width, setting.rank, *(f"{math.sqrt(value):.4g}" for value in variances)]
-        words.insert(2, setting.depth)
+        shape = (setting.width, setting.rank, setting.depth)
+        words = [*shape, *(f"{math.sqrt(value):.4g}" for value in variances)]
     else:
         first = setting.rank or ACTIVATIONS.get(setting.activation, setting.activation)
-        words = [first, setting.depth, *map(_two_decimals, variances)]
+        # two decimals, as the paper has it, or two digits where that would be none, or many
+        shown = (f"{v:.2f}" if v == 0.0 or 0.01 <= v < 1000.0 else f"{v:.2g}" for v in variances)
+        words = [first, setting.depth, *shown]
     return "-".join(map(str, words))
-
-
-def _two_decimals(value: float) -> str:
-    """As the paper has it, or two digits where that would be none, or many."""
-    return f"{value:.2f}" if value == 0.0 or 0.01 <= abs(value) < 1000.0 else f"{value:.2g}"
 
 
 @dataclass(frozen=True)
@@ -244,16 +237,12 @@ def record(line: Line) -> dict[str, Any]:
     """A row as a flat dictionary of numbers and strings, unrounded; what there is not is None."""
     best = line.row.best if line.row else None
     setting = line.setting
-    deviations: dict[str, Any] = {"bias_std": None, "weight_std": None}
-    variances = {
-        name: getattr(setting, name) if setting else None for name in ("bias_var", "weight_var")
-    }
-    if setting and setting.width is not None:
-        deviations = {
-            "bias_std": math.sqrt(setting.bias_var),
-            "weight_std": math.sqrt(setting.weight_var),
-        }
-        variances = dict.fromkeys(variances)
+    spreads: dict[str, Any] = dict.fromkeys(("bias_var", "weight_var", "bias_std", "weight_std"))
+    if setting and setting.width is None:
+        spreads |= {"bias_var": setting.bias_var, "weight_var": setting.weight_var}
+    elif setting:
+        spreads["bias_std"] = math.sqrt(setting.bias_var)
+        spreads["weight_std"] = math.sqrt(setting.weight_var)
 
     def of(source: Any, *names: str, **renamed: str) -> dict[str, Any]:
         named = dict(zip(names, names, strict=True)) | renamed
@@ -266,8 +255,7 @@ def record(line: Line) -> dict[str, Any]:
         **of(setting, "width", "training"),
         "model": line.model,
         **of(setting, "rank", "depth"),
-        **variances,
-        **deviations,
+        **spreads,
         **of(line.paper, paper_model="model", paper_accuracy="accuracy"),
         **of(line.ours, test_accuracy="mean", standard_deviation="deviation"),
         **of(line.ours, "standard_error"),

@@ -8,7 +8,6 @@ heartbeat.
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from mnngp.errors import MnngpError
+from mnngp._io import writable
+from mnngp.errors import InputError, MnngpError
 
 REMEDY = "take a copy from before, or another file (-o)"
 _PATIENCE = 60.0  # seconds to wait for another process that is writing
@@ -50,16 +50,10 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 def check_writable(path: Path) -> None:
     """SQLite opens a file that it may not write all the same, and complains late."""
-    if path.is_dir():
-        raise StoreError(f"{path} is a folder; name a file for the store")
-    if not path.parent.is_dir():
-        raise StoreError(f"{path} must be in a folder that exists")
-    if path.exists() and not os.access(path, os.W_OK):
-        raise StoreError(f"{path} cannot be written: it is read-only")
-    if not os.access(path.parent, os.W_OK):
-        raise StoreError(
-            f"{path} cannot be written: the folder {path.parent.absolute()} is read-only"
-        )
+    try:
+        writable(path)
+    except InputError as error:
+        raise StoreError(str(error)) from error
 
 
 @contextlib.contextmanager

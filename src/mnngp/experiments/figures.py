@@ -14,7 +14,6 @@ from functools import lru_cache
 from html import escape
 from importlib.resources import files
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,10 +34,8 @@ from mnngp.experiments.panels import (
     rounded,
     scatter,
 )
+from mnngp.experiments.records import Result
 from mnngp.experiments.selection import Row
-
-if TYPE_CHECKING:
-    from mnngp.experiments.records import Result
 
 RANK_STYLES = {2: (BLUE, "solid"), 3: (GREEN, "dash"), 4: (ORANGE, "dashdot"), 8: (PURPLE, "dot")}
 STYLES = {  # colour, marker and dash of an activation
@@ -236,13 +233,11 @@ def _side_by_side(rows: list[Row]) -> Figure:
         for row in rows
         if (row.rank is not None) == (ranked and row.activation == "maxout") and _of_one_width(row)
     ]
-    data = []
+    data, hover = [], "%{x:.4f}%{customdata[1]}<br>%{customdata[0]}<extra></extra>"
     for row in reversed(shown):
         name, trace = escape(row_name(row)), _ours(0, [row], _style(row, rows))
         trace |= {"x": trace["y"], "y": [name], "error_x": trace.pop("error_y")}
-        trace |= {"mode": "markers", "showlegend": False}
-        hover = "%{x:.4f}%{customdata[1]}<br>%{customdata[0]}<extra></extra>"
-        trace["hovertemplate"] = f"{name}<br>{hover}"
+        trace |= {"mode": "markers", "showlegend": False, "hovertemplate": f"{name}<br>{hover}"}
         data.append(trace)
     x = {"title": {"text": "test accuracy"}}
     y = {"type": "category", "automargin": True, "showgrid": False}
@@ -268,37 +263,32 @@ def timings(results: Iterable[Result]) -> Figure | None:
 
     None for a single depth.
     """
-    # by network, number of images and depth
-    seconds: dict[tuple[str, str, int | None], dict[int, dict[int, list[float]]]] = {}
-    depths = set()
-    for result in results:
-        if result.status == "done" and result.seconds:
-            network = (result.activation, result.kind, result.width)
-            of_size = seconds.setdefault(network, {}).setdefault(result.n_train, {})
-            of_size.setdefault(result.depth, []).append(result.seconds)
-            depths.add(result.depth)
-    if len(depths) < 2:
+    timed = [result for result in results if result.status == "done" and result.seconds]
+    if len({result.depth for result in timed}) < 2:
         return None
-    sizes = sorted({size for by_size in seconds.values() for size in by_size})
+    networks = list(dict.fromkeys((one.activation, one.kind, one.width) for one in timed))
+    sizes = sorted({result.n_train for result in timed})
+    seconds: dict[tuple[int, int], dict[int, list[float]]] = {}  # by panel and size, by depth
+    for one in sorted(timed, key=lambda one: one.depth):
+        line = (networks.index((one.activation, one.kind, one.width)), one.n_train)
+        seconds.setdefault(line, {}).setdefault(one.depth, []).append(one.seconds or 0.0)
     data: list[Figure] = []
-    for panel, by_size in enumerate(seconds.values()):
-        for size, by_depth in sorted(by_size.items()):
-            color, symbol = SIZES[sizes.index(size) % len(SIZES)]
-            times = dict(sorted(by_depth.items()))
-            trace = scatter(
-                panel,
-                list(times),
-                [float(f"{median(values):.3g}") for values in times.values()],
-                color,
-                marker={"size": 6, "symbol": symbol},
-                line={"width": 1.5},
-                name=f"{size:,} images",
-                legendgroup=str(size),
-                customdata=[[len(values)] for values in times.values()],
-                hovertemplate=f"{size:,} images, depth %{{x}}<br>%{{y:.3g}} s, of "
-                "%{customdata[0]:,} cells<extra></extra>",
-            )
-            data.append(trace)
+    for (panel, size), times in sorted(seconds.items()):
+        color, symbol = SIZES[sizes.index(size) % len(SIZES)]
+        trace = scatter(
+            panel,
+            list(times),
+            [float(f"{median(values):.3g}") for values in times.values()],
+            color,
+            marker={"size": 6, "symbol": symbol},
+            line={"width": 1.5},
+            name=f"{size:,} images",
+            legendgroup=str(size),
+            customdata=[[len(values)] for values in times.values()],
+            hovertemplate=f"{size:,} images, depth %{{x}}<br>%{{y:.3g}} s, of "
+            "%{customdata[0]:,} cells<extra></extra>",
+        )
+        data.append(trace)
     once_in_legend(data)
     heights = [height for trace in data for height in trace["y"]]
     wide = max(heights) > 10.0 * min(heights)
@@ -307,7 +297,7 @@ def timings(results: Iterable[Result]) -> Figure | None:
     )
     x = {"title": {"text": "hidden layers"}, "rangemode": "tozero"}
     y = {"title": {"text": "seconds a cell"}, "matches": "y"} | scale
-    titles = [escape(network_name(*network)) for network in seconds]
+    titles = [escape(network_name(*network)) for network in networks]
     columns = 4 if len(titles) % 4 == 0 else 3
     layout = panels(titles, x, y, Grid(columns, least=250, height=230, share=True))
     return {"data": data, "layout": layout}

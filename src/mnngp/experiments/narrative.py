@@ -7,17 +7,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from statistics import median_high
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mnngp.experiments import comparison, rendering
 from mnngp.experiments.comparison import Line, dataset_name, network_name
+from mnngp.experiments.records import Result
 from mnngp.experiments.rendering import NOTHING, power
 from mnngp.experiments.selection import Row
 
-if TYPE_CHECKING:
-    from mnngp.experiments.records import Result
-
 _MOST = 40  # rows of a list that could be as long as the run
+_NONE_DONE = (
+    "No combination of hyperparameters has all of its repeats done: they failed or diverged."
+)
+_NONE_YET = (
+    "No row of the table is complete yet: that takes all repeats of at least one combination of "
+    "hyperparameters."
+)
 
 
 def summary(
@@ -39,15 +44,9 @@ def summary(
     elif finished:
         said += _best_rows(finished)
     elif remaining == 0:
-        said.append(
-            "No combination of hyperparameters has all of its repeats done: they failed or "
-            "diverged."
-        )
+        said.append(_NONE_DONE)
     else:
-        said.append(
-            "No row of the table is complete yet: that takes all repeats of at least one "
-            "combination of hyperparameters."
-        )
+        said.append(_NONE_YET)
     if remaining:
         said.append(
             f"The run is not finished: {remaining:,} of {about['cells']:,} cells are still to come."

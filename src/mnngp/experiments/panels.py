@@ -43,20 +43,19 @@ def panels(titles: Sequence[str], x: Figure, y: Figure, grid: Grid) -> Figure:
     layout: Figure = {
         "grid": {"rows": rows, "columns": columns, "pattern": "independent"},
         "height": rows * grid.height + 120,
-        "annotations": [_title(panel, title) for panel, title in enumerate(titles) if title],
+        "annotations": [],
         "legend": {"orientation": "h"},
         "meta": {**grid._asdict(), "panels": len(titles), "columns": columns},
     }
-    for panel in range(len(titles)):
-        layout[f"xaxis{_number(panel)}"] = {"anchor": f"y{_number(panel)}", **x}
-        layout[f"yaxis{_number(panel)}"] = {"anchor": f"x{_number(panel)}", **y}
+    corner = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
+    for panel, title in enumerate(titles):
+        number = str(panel + 1) if panel else ""
+        layout[f"xaxis{number}"] = {"anchor": f"y{number}", **x}
+        layout[f"yaxis{number}"] = {"anchor": f"x{number}", **y}
+        if title:
+            domains = {"xref": f"x{number} domain", "yref": f"y{number} domain"}
+            layout["annotations"].append({"text": title, **domains, **corner})
     return layout
-
-
-def _title(panel: int, title: str) -> Figure:
-    domains = {"xref": f"x{_number(panel)} domain", "yref": f"y{_number(panel)} domain"}
-    corner = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom"}
-    return {"text": title, **domains, **corner, "showarrow": False}
 
 
 def scatter(
@@ -83,13 +82,9 @@ def scatter(
 
 
 def axes(panel: int) -> Figure:
-    """The axes of a trace in a panel."""
-    return {"xaxis": f"x{_number(panel)}", "yaxis": f"y{_number(panel)}"}
-
-
-def _number(panel: int) -> str:
-    """The suffix of a panel's axes: x, x2, x3, …"""
-    return str(panel + 1) if panel else ""
+    """The axes of a trace in a panel: x, x2, x3, …"""
+    number = str(panel + 1) if panel else ""
+    return {"xaxis": f"x{number}", "yaxis": f"y{number}"}
 
 
 def once_in_legend(data: Iterable[Figure]) -> None:
@@ -140,9 +135,14 @@ def heat_maps(row: Row) -> Figure | None:
             f"σ<sub>b</sub>{square} = %{{customdata[1]}}<br>validation <b>%{{z:.4f}}</b><br>"
             "test %{customdata[2]}<br>noise %{customdata[3]}<extra></extra>"
         )
-        heights = [[_height(cells.get(place)) for place in line] for line in grid]
         details = [
-            [_details(cells.get(place), scale(place[0]), scale(place[1])) for place in line]
+            [_details(cells.get(place), *map(scale, place)) for place in line] for line in grid
+        ]
+        heights = [
+            [
+                rounded(cells[place].validation_accuracy) if place in cells else None
+                for place in line
+            ]
             for line in grid
         ]
         data.append(
@@ -150,8 +150,12 @@ def heat_maps(row: Row) -> Figure | None:
             | {"coloraxis": "coloraxis", "xgap": 1, "ygap": 1, "hoverongaps": False}
             | {"hovertemplate": hover, **axes(panel)}
         )
-    place = (weights.index(best.weight_var), biases.index(best.bias_var))
-    data += _ring(shown.index((best.rank, best.depth)), *place)
+    panel = shown.index((best.rank, best.depth))
+    place = ([weights.index(best.weight_var)], [biases.index(best.bias_var)])
+    for color, width in (("#101418", 4.5), ("#ffffff", 2.0)):  # one is seen on every colour
+        ring = {"size": 11, "line": {"width": width, "color": color}}
+        trace = scatter(panel, *place, "rgba(0,0,0,0)", marker=ring, hoverinfo="skip")
+        data.append(trace | {"showlegend": False})
     x, y = (
         _levels([scale(value) for value in values])
         | {"title": {"text": f"σ<sub>{letter}</sub>{square}"}}
@@ -176,22 +180,6 @@ def all_heat_maps(rows: Iterable[Row]) -> list[tuple[str, Figure]]:
             name = f"{dataset_name(row.dataset)}, {row.n_train:,} images, {row_name(row)}"
             named += [(name, figure)] if (figure := heat_maps(row)) else []
     return named
-
-
-def _ring(panel: int, x: int, y: int) -> list[Figure]:
-    """Two rings, of which one is seen on every colour."""
-    rings = []
-    for color, width in (("#101418", 4.5), ("#ffffff", 2.0)):
-        marker = {"size": 11, "line": {"width": width, "color": color}}
-        clear = "rgba(0,0,0,0)"
-        rings.append(
-            scatter(panel, [x], [y], clear, marker=marker, hoverinfo="skip", showlegend=False)
-        )
-    return rings
-
-
-def _height(candidate: Candidate | None) -> float | None:
-    return rounded(candidate.validation_accuracy) if candidate else None
 
 
 def _details(candidate: Candidate | None, bias: float, weight: float) -> list[str]:

@@ -17,18 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mnngp import __version__
 from mnngp._io import atomic_write, writable
 from mnngp.errors import MissingExtraError
 from mnngp.experiments import comparison, figures, narrative, rendering, selection
 from mnngp.experiments.panels import Figure, all_heat_maps
+from mnngp.experiments.records import Result
 from mnngp.experiments.selection import Row
-
-if TYPE_CHECKING:
-    from mnngp.experiments.records import Result
-    from mnngp.experiments.store import Store
+from mnngp.experiments.store import Store
 
 _NEEDED = 'reports need Jinja2 and Plotly: pip install "mnngp[experiments]"'
 
