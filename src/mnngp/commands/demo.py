@@ -54,12 +54,8 @@ def demo(
     )
     with console.status("choosing a kernel, and growing a forest"):
         contest = demonstration.contest(data)
-    scores = (
-        [one.name, f"{one.accuracy:.3f}", f"{one.log_loss:.3f}", f"{one.seconds:.1f}"]
-        for one in contest
-    )
-    names = ("classifier", "accuracy", "log loss", "seconds to fit")
-    console.print(_table("The same digits, raw pixels, nothing chosen by hand", names, scores))
+    title = "The same digits, raw pixels, nothing chosen by hand"
+    console.print(_table(title, demonstration.CONTEST, (one.row() for one in contest)))
     chosen = contest[0].model
     console.print(
         f"Chosen from {len(chosen.trials_)} kernels by leave-one-out: {chosen.kernel_!r}\n"
@@ -85,7 +81,6 @@ def demo(
 
 
 def _table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table of names and numbers."""
     from rich.table import Table
 
     table = Table(title=title)

@@ -192,7 +192,6 @@ def _usual_std(model: Any, seed: int) -> float:
 
 
 def _extrapolated(deviation: Any, usual: object) -> list[str]:
-    """What to say of rows that are far from all training rows."""
     if usual is None:
         return []
     if type(usual) is not float or not 0.0 <= usual < math.inf:

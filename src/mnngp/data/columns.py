@@ -38,7 +38,6 @@ class Number:
         return [self.name] * self.varies + [f"{self.name} is missing"] * self.gaps
 
     def fill(self, column: pl.Series, result: Vector, strict: bool) -> None:
-        """Write the features of a column; ``strict`` as for ``Encoder.encode``."""
         values = self._read(column, strict)
         if self.varies:
             result[:, 0] = values.fill_null(self.median).to_numpy()
@@ -59,7 +58,6 @@ class Number:
         return finite
 
     def surprises(self, column: pl.Series) -> list[str]:
-        """What in new rows is unlike training, a line each."""
         values = self._read(column, strict=False)
         lines = [] if self.gaps else _new_gaps(column, "the median stands in")
         bad = parsing.unreadable(column, values)
@@ -112,7 +110,6 @@ class Category:
         return names + [f"{self.name} is missing"] * self.gaps
 
     def fill(self, column: pl.Series, result: Vector, strict: bool) -> None:
-        """Write the features of a column."""
         values = parsing.parse_categories(column)
         codes = values.cast(pl.Enum(list(self.categories)), strict=False).to_physical()
         result[codes.is_not_null().arg_true().to_numpy(), codes.drop_nulls().to_numpy()] = 1.0
@@ -120,7 +117,6 @@ class Category:
             result[:, -1] = values.is_null().to_numpy()
 
     def surprises(self, column: pl.Series) -> list[str]:
-        """What in new rows is unlike training, a line each."""
         values = parsing.parse_categories(column).drop_nulls()
         new = values.filter(~values.is_in(list(self.categories)))
         lines = [] if self.gaps else _new_gaps(column, "they are none of the categories")

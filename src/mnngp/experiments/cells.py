@@ -189,7 +189,6 @@ class _Infinite:
         self.others = [self.points.beside(some, keep=keep) for some in others]
 
     def cell(self, group: Group, depth: int, step: Stop) -> Outcome:
-        """Fit, predict and score."""
         known = (self.points, self.images.targets, self.noise_var)
         posterior = Posterior(group.kernel(depth), *known, policy=self.policy, progress=step)
         mean = self._mean(posterior, step)
@@ -209,8 +208,6 @@ class _Infinite:
 
 
 class _Finite:
-    """The images as tensors for networks."""
-
     def __init__(self, protocol: Protocol, images: _Split) -> None:
         finite.require_torch()
         self.images = images

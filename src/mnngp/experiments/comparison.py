@@ -57,23 +57,12 @@ def table1() -> tuple[Published, ...]:
     """All rows, in the paper's order."""
     text = files("mnngp.experiments").joinpath("table1.csv").read_text(encoding="utf-8")
     rows = []
-    for row in csv.DictReader(text.splitlines()):
-        finite = row["family"] == "finite"
-        rows.append(
-            Published(
-                dataset=row["dataset"],
-                n_train=int(row["n_train"]),
-                family=row["family"],
-                activation="maxout" if finite else row["activation_or_width"],
-                width=int(row["activation_or_width"]) if finite else None,
-                rank=int(row["rank"]) if row["rank"] else None,
-                depth=int(row["depth"]),
-                bias=float(row["bias"]),
-                weight=float(row["weight"]),
-                model=row["model"],
-                accuracy=float(row["test_accuracy"]),
-            )
-        )
+    for dataset, size, _, family, model, unit, rank, *numbers in csv.reader(text.splitlines()[1:]):
+        depth, bias, weight, accuracy = map(float, numbers)
+        network = ("maxout", int(unit)) if family == "finite" else (unit, None)
+        shape = (int(rank) if rank else None, int(depth))
+        found = (dataset, int(size), family, *network, *shape, bias, weight, model, accuracy)
+        rows.append(Published(*found))
     return tuple(rows)
 
 
@@ -155,7 +144,6 @@ class Line:
 
     @property
     def setting(self) -> Setting | None:
-        """The selected hyperparameters."""
         return self.row.best.setting if self.row and self.row.best else None
 
     @property
@@ -164,7 +152,6 @@ class Line:
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the paper's."""
         return self.ours.mean - self.paper.accuracy if self.ours and self.paper else None
 
     @property

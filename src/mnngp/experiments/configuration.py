@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,15 +38,12 @@ class Table:
         return self.values.get(key, default)
 
     def table(self, key: str, known: Collection[str]) -> Table:
-        """A table inside."""
         return Table(f"{self.prefix}{key}", self.get(key), known)
 
     def choice(self, key: str, allowed: Collection[str], default: Any = _REQUIRED) -> str:
-        """One of some words."""
         return _validation.one_of(self.prefix + key, self.get(key, default), tuple(allowed))
 
     def integer(self, key: str, default: Any = _REQUIRED) -> int:
-        """A positive integer."""
         return _validation.positive_int(self.prefix + key, self.get(key, default))
 
     def integers(self, key: str, most: int | None = None) -> tuple[int, ...]:
@@ -83,13 +80,18 @@ class Table:
         return [(f"{name}[{index}]", item) for index, item in enumerate(value)]
 
 
-def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested tables and lists, with their dotted keys."""
+def leaves(value: Any, key: str = "", *, lists: bool = False) -> Iterator[tuple[str, Any]]:
+    """The values of nested tables and lists, with their dotted keys.
+
+    With ``lists`` a list that holds no table is a value.
+    """
+    inner: Iterable[tuple[str, Any]]
     if isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from leaves(item, f"{key}.{name}" if key else name)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from leaves(item, f"{key}[{index}]")
+        inner = ((f"{key}.{name}" if key else name, item) for name, item in value.items())
+    elif isinstance(value, list) and not (lists and not any(isinstance(i, Mapping) for i in value)):
+        inner = ((f"{key}[{index}]", item) for index, item in enumerate(value))
     else:
         yield key, value
+        return
+    for name, item in inner:
+        yield from leaves(item, name, lists=lists)

@@ -18,25 +18,14 @@ from statistics import median
 import numpy as np
 
 from mnngp.activations import Maxout
+from mnngp.experiments import panels
 from mnngp.experiments.comparison import Published, model_name, network_name, row_name, table1
-from mnngp.experiments.panels import (
-    BLUE,
-    GREEN,
-    GREY,
-    OCHRE,
-    ORANGE,
-    PURPLE,
-    Figure,
-    Grid,
-    once_in_legend,
-    panels,
-    plus_minus,
-    rounded,
-    scatter,
-)
+from mnngp.experiments.panels import Figure, Grid, once_in_legend, plus_minus, rounded, scatter
 from mnngp.experiments.records import Result
 from mnngp.experiments.selection import Row
 
+BLUE, ORANGE, GREEN = "#3b82c4", "#d1602f", "#1f9d78"
+PURPLE, GREY, OCHRE = "#a66bb5", "#808890", "#b08a1e"
 RANK_STYLES = {2: (BLUE, "solid"), 3: (GREEN, "dash"), 4: (ORANGE, "dashdot"), 8: (PURPLE, "dot")}
 STYLES = {  # colour, marker and dash of an activation
     "maxout": (BLUE, "circle", "solid"),
@@ -101,7 +90,7 @@ def moments(ranks: Sequence[int] = (2, 3, 4)) -> Figure:
         "tickvals": [*(10.0**-power for power in powers), 1],
         "ticktext": [*(f"10<sup>−{power}</sup>" for power in powers), "1"],
     }
-    layout = panels(titles, x, y, Grid(columns=4, least=255, height=250))
+    layout = panels.layout(titles, x, y, Grid(columns=4, least=255, height=250))
     layout["yaxis"] = {"anchor": "x"}
     return {"data": data, "layout": layout}
 
@@ -161,7 +150,7 @@ def accuracy(rows: Iterable[Row], dataset: str) -> Figure | None:
         "ticktext": [f"{n / 1000:g}k" if n >= 1000 else str(n) for n in _apart(sizes)],
     }
     y = {"title": {"text": "test accuracy"}, "matches": "y"}
-    layout = panels(titles, x, y, Grid(columns=4, least=250, height=300, share=True))
+    layout = panels.layout(titles, x, y, Grid(columns=4, least=250, height=300, share=True))
     layout["meta"] |= {"paper": bool(theirs), "by_size": True}
     return {"data": data, "layout": layout}
 
@@ -241,7 +230,7 @@ def _side_by_side(rows: list[Row]) -> Figure:
         data.append(trace)
     x = {"title": {"text": "test accuracy"}}
     y = {"type": "category", "automargin": True, "showgrid": False}
-    layout = panels([""], x, y, Grid(1, least=250, height=30 * len(shown) + 20, most=760))
+    layout = panels.layout([""], x, y, Grid(1, least=250, height=30 * len(shown) + 20, most=760))
     layout["meta"] |= {"paper": False, "by_size": False}
     return {"data": data, "layout": layout}
 
@@ -299,5 +288,5 @@ def timings(results: Iterable[Result]) -> Figure | None:
     y = {"title": {"text": "seconds a cell"}, "matches": "y"} | scale
     titles = [escape(network_name(*network)) for network in networks]
     columns = 4 if len(titles) % 4 == 0 else 3
-    layout = panels(titles, x, y, Grid(columns, least=250, height=230, share=True))
+    layout = panels.layout(titles, x, y, Grid(columns, least=250, height=230, share=True))
     return {"data": data, "layout": layout}

@@ -16,8 +16,6 @@ from mnngp.experiments.selection import Candidate, Row
 
 Figure = dict[str, Any]
 
-BLUE, ORANGE, GREEN = "#3b82c4", "#d1602f", "#1f9d78"
-PURPLE, GREY, OCHRE = "#a66bb5", "#808890", "#b08a1e"
 MOST_PANELS = 36
 Panel = tuple[int | None, int]  # rank and depth
 Cells = dict[tuple[float, float], Candidate]  # by bias and weight variance
@@ -36,11 +34,11 @@ class Grid(NamedTuple):
     share: bool = False
 
 
-def panels(titles: Sequence[str], x: Figure, y: Figure, grid: Grid) -> Figure:
+def layout(titles: Sequence[str], x: Figure, y: Figure, grid: Grid) -> Figure:
     """The layout of a grid of panels, with axes ``x`` and ``y``."""
     columns = max(1, min(grid.columns, len(titles)))
     rows = math.ceil(len(titles) / columns)
-    layout: Figure = {
+    around: Figure = {
         "grid": {"rows": rows, "columns": columns, "pattern": "independent"},
         "height": rows * grid.height + 120,
         "annotations": [],
@@ -50,12 +48,12 @@ def panels(titles: Sequence[str], x: Figure, y: Figure, grid: Grid) -> Figure:
     corner = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
     for panel, title in enumerate(titles):
         number = str(panel + 1) if panel else ""
-        layout[f"xaxis{number}"] = {"anchor": f"y{number}", **x}
-        layout[f"yaxis{number}"] = {"anchor": f"x{number}", **y}
+        around[f"xaxis{number}"] = {"anchor": f"y{number}", **x}
+        around[f"yaxis{number}"] = {"anchor": f"x{number}", **y}
         if title:
             domains = {"xref": f"x{number} domain", "yref": f"y{number} domain"}
-            layout["annotations"].append({"text": title, **domains, **corner})
-    return layout
+            around["annotations"].append({"text": title, **domains, **corner})
+    return around
 
 
 def scatter(
@@ -162,14 +160,14 @@ def heat_maps(row: Row) -> Figure | None:
         for values, letter in ((weights, "w"), (biases, "b"))
     )
     depths = max(sum(rank == other for other, _ in shown) for rank, _ in shown)
-    layout = panels(titles, x, y, Grid(min(depths, 6), 150, 150, most=260, share=True))
+    around = layout(titles, x, y, Grid(min(depths, 6), 150, 150, most=260, share=True))
     values = [candidate.validation_accuracy or 0.0 for candidate in known]
     low, high = min(values), max(values)
-    layout["coloraxis"] = {"colorscale": "Viridis", "cmin": rounded(low), "cmax": rounded(high)}
-    layout["coloraxis"]["colorbar"] = {"title": {"text": "validation accuracy"}}
+    around["coloraxis"] = {"colorscale": "Viridis", "cmin": rounded(low), "cmax": rounded(high)}
+    around["coloraxis"]["colorbar"] = {"title": {"text": "validation accuracy"}}
     # where a colour scale for the best begins
-    layout["meta"]["upper"] = rounded(high - 0.25 * (high - low))
-    return {"data": data, "layout": layout}
+    around["meta"]["upper"] = rounded(high - 0.25 * (high - low))
+    return {"data": data, "layout": around}
 
 
 def all_heat_maps(rows: Iterable[Row]) -> list[tuple[str, Figure]]:

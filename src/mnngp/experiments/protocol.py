@@ -114,11 +114,9 @@ class Group:
         return f"{size}/{repeat}/{unit}/{kind}/{self.weight_var!r}/{self.bias_var!r}/{depth}"
 
     def at(self, depths: tuple[int, ...]) -> Group:
-        """The same with other depths."""
         return replace(self, depths=depths)
 
     def kernel(self, depth: int) -> DeepKernel:
-        """The kernel of a cell."""
         from mnngp import activations
         from mnngp.kernels import NetworkKernel
 
@@ -223,7 +221,6 @@ class Protocol:
 
     @staticmethod
     def load(path: str | Path) -> Protocol:
-        """Read a TOML file."""
         try:
             with open(path, "rb") as file:
                 mapping = tomllib.load(file)

@@ -56,7 +56,6 @@ class Unit:
         return sum(len(group.depths) for group in self.groups)
 
     def names(self) -> Iterator[str]:
-        """The keys of the cells."""
         return (group.key(depth) for group in self.groups for depth in group.depths)
 
 

@@ -47,7 +47,6 @@ class Setting(NamedTuple):
 
     @property
     def order(self) -> tuple[object, ...]:
-        """Sorts settings."""
         first = row_order(self.dataset, self.n_train, self.kind, self.activation)
         shape = (self.width or 0, self.rank or 0, self.depth)
         return (*first, *shape, self.bias_var, self.weight_var, self.training or "")
@@ -190,7 +189,6 @@ class Row:
 
     @property
     def best(self) -> Candidate | None:
-        """The selected candidate, if there is a complete one."""
         return self.candidates[0] if self.candidates else None
 
 

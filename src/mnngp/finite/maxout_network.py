@@ -118,7 +118,6 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         return cls(width, kernel.rank, kernel.depth, inputs, **options)
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
-        """The outputs for the rows of ``X``."""
         return self._affine(self.depth, self.hidden(X))
 
     def hidden(self, X: torch.Tensor) -> torch.Tensor:
@@ -150,7 +149,6 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         return MaxoutKernel(self.depth, self.rank, weight_var=weights, bias_var=biases, kind=kind)
 
     def extra_repr(self) -> str:
-        """What ``print`` shows."""
         names = ("width", "rank", "depth", "inputs", "outputs", "parametrization")
         shown = {name: getattr(self, name) for name in names} | self._given
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
@@ -220,7 +218,6 @@ def _deviations(
 
 
 def _plain(**values: Any) -> dict[str, Any]:
-    """Python's own numbers."""
     return {name: np.asarray(value, dtype=np.float64).tolist() for name, value in values.items()}
 
 

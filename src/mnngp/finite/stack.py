@@ -56,7 +56,6 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """How many numbers a network has."""
         return sum(rows * (columns + 1) for rows, columns in self.maps)
 
     def activations(self, points: int) -> int:
@@ -121,7 +120,6 @@ class Stack:
                 yield place[row].view(parameter.shape), parameter
 
     def store(self, row: int, network: MaxoutNetwork) -> None:
-        """Give a network the parameters of a row of the stack."""
         with torch.no_grad():
             for place, parameter in self._pairs(row, network):
                 parameter.copy_(place)
@@ -197,7 +195,6 @@ class Stack:
     def _affine(
         self, layer: int, columns: torch.Tensor, out: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """All affine maps of a layer."""
         weight, bias = self.weights[layer], self.biases[layer]
         sets = len(columns)
         if out is None:

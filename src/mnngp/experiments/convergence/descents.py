@@ -54,7 +54,6 @@ class DescentAgreement:
 
     @property
     def networks(self) -> int:
-        """How many networks."""
         return int(self.trained.shape[1])
 
     @property
@@ -68,12 +67,10 @@ class DescentAgreement:
 
     @property
     def squared_error(self) -> float:
-        """The mean of the squared errors."""
         return float(self.squared_errors.mean())
 
     @property
     def squared_error_std(self) -> float:
-        """The standard error of this mean."""
         return float(self.squared_errors.std(ddof=1) / np.sqrt(self.networks))
 
 

@@ -163,7 +163,6 @@ def _drawable(values: Any) -> bool:
 
 
 def _kinds(rows: Sequence[Any]) -> dict[tuple[int, int], list[Any]]:
-    """The rows of each rank and depth."""
     kinds: dict[tuple[int, int], list[Any]] = {}
     for row in rows:
         kinds.setdefault((row.rank, row.depth), []).append(row)

@@ -66,11 +66,9 @@ class Study:
             for rank, depth in dict.fromkeys((row.rank, row.depth) for row in rows):
                 chosen = [row for row in rows if (row.rank, row.depth) == (rank, depth)]
                 if len(chosen) > 1 and all(row.squared_error > 0.0 for row in chosen):
-                    widths, errors, deviations = zip(
-                        *((row.width, row.squared_error, row.squared_error_std) for row in chosen),
-                        strict=True,
-                    )
-                    yield name, rank, depth, *power_law(widths, errors, deviations)
+                    names = ("width", "squared_error", "squared_error_std")
+                    known = ([getattr(row, name) for row in chosen] for name in names)
+                    yield name, rank, depth, *power_law(*known)
 
     def summary(self) -> dict[str, Any]:
         """All numbers, without the draws, for a program to read."""
