@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mnngp._system.progress import Done, bar
-from mnngp.data import image_files
-from mnngp.data.images import data_folder, located, read_cifar, read_part, what_to_do
-from mnngp.data.published import CIFAR10, Collection, collection
+from mnngp.data.images import data_folder, located, what_to_do
+from mnngp.data.published import Collection, collection
 from mnngp.errors import DataError, InputError, MissingExtraError
 
 _PATIENCE = 30.0  # seconds without an answer
@@ -52,26 +51,10 @@ def fetch(
     with contextlib.suppress(DataError):
         return located(chosen, folder, verify=True)[1]
     root = data_folder(folder)
-    paths = []
     for place, digest in chosen.served.items():
-        path = root / place
-        if not _is_right(chosen, path):
-            url = f"{(home or chosen.home).rstrip('/')}/{path.name}"
-            _download(chosen, url, path, digest, root, progress)
-        paths.append(path)
-    return paths
-
-
-def _is_right(chosen: Collection, path: Path) -> bool:
-    """Whether a file is there with the published content, however it was packed."""
-    try:
-        if chosen.name == CIFAR10.name:
-            read_cifar(image_files.BINARY, path, verify=True)
-        else:
-            read_part(chosen, path.stem, path, verify=True)
-    except DataError:
-        return False
-    return True
+        url = f"{(home or chosen.home).rstrip('/')}/{Path(place).name}"
+        _download(chosen, url, root / place, digest, root, progress)
+    return [root / place for place in chosen.served]
 
 
 def _download(

@@ -210,12 +210,14 @@ class Store:
         with database.errors(self.path, "read"):
             return {str(key) for (key,) in self._connection.execute("SELECT key FROM cell")}
 
-    def has(self, group: Group) -> set[int]:
-        """The depths of a group that are finished."""
+    def missing(self, group: Group) -> tuple[int, ...]:
+        """The depths of a group that are not finished."""
         keys = {group.key(depth): depth for depth in group.depths}
         query = f"SELECT key FROM cell WHERE key IN ({', '.join('?' * len(keys))})"
         with database.errors(self.path, "read"):
-            return {keys[key] for (key,) in self._connection.execute(query, list(keys))}
+            for (key,) in self._connection.execute(query, list(keys)):
+                del keys[key]
+        return tuple(keys.values())
 
     def about(self, results: Iterable[Result] | None = None) -> dict[str, Any]:
         """When and where the run began (created, version, commit, machine), and how far it is.
@@ -227,13 +229,12 @@ class Store:
         names = ("title", "created", "version", "commit", "machine")
         results, cells = self.results() if results is None else list(results), len(self.protocol)
         count = Counter(result.status for result in results)
-        inaccurate = [one for one in results if one.status == "done" and one.warning is not None]
         return {
             **{name: run.get(name) or None for name in names},
             "cells": cells,
             **{status: count[status] for status in records.STATUS},
             "open": max(0, cells - len(results)),
-            "inaccurate": len(inaccurate),
+            "inaccurate": sum(one.status == "done" and one.warning is not None for one in results),
         }
 
     def _run(self) -> dict[str, str]:

@@ -57,22 +57,22 @@ def _check_plain(name: str, network: MaxoutNetwork) -> None:
     ]
     plain = [MaxoutNetwork.forward, MaxoutNetwork.hidden, MaxoutNetwork._affine]
     hooks = network._forward_hooks or network._forward_pre_hooks
-    reason = ""
-    if methods != plain:
-        reason = "it has a forward of its own"
-    elif hooks:
-        reason = "it has forward hooks"
-    elif not all(isinstance(part, torch.nn.Parameter) for part in parts):
-        reason = "it has pruned or parametrised weights"
-    elif len({id(part) for part in parts}) < len(parts):
-        reason = "parameters of it are tied"
-    elif [part.numel() for part in parts] != sizes:
-        reason = "its parameters do not have the shapes that they were made with"
-    if reason:
-        raise InputError(
-            f"{name} must compute what a MaxoutNetwork computes, but {reason}: "
-            "write your own loop for it"
-        )
+    changed = [part.numel() for part in parts] != sizes
+    reasons = {
+        "it has a forward of its own": methods != plain,
+        "it has forward hooks": hooks,
+        "it has pruned or parametrised weights": not all(
+            isinstance(part, torch.nn.Parameter) for part in parts
+        ),
+        "parameters of it are tied": len({id(part) for part in parts}) < len(parts),
+        "its parameters do not have the shapes that they were made with": changed,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise InputError(
+                f"{name} must compute what a MaxoutNetwork computes, but {reason}: "
+                "write your own loop for it"
+            )
 
 
 def _traits(network: MaxoutNetwork) -> dict[str, Any]:

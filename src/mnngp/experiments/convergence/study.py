@@ -160,8 +160,7 @@ def convergence_study(
     kernel, rank 3, depth 2: squared error as width^-1.0
     """
     ranks, depths, widths = (
-        _distinct(name, values)
-        for name, values in (("rank", ranks), ("depth", depths), ("width", widths))
+        _distinct(*each) for each in (("rank", ranks), ("depth", depths), ("width", widths))
     )
     chosen = Settings(**settings)
     networks = chosen.networks
