@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,11 +16,9 @@ from mnngp.commands.data import DATA_DIR
 from mnngp.experiments.records import Watcher
 
 if TYPE_CHECKING:
-    from mnngp.data import Images
-    from mnngp.experiments.protocol import Protocol, Split
+    from mnngp.experiments.protocol import Split
     from mnngp.experiments.records import Result
     from mnngp.experiments.selection import Setting
-    from mnngp.experiments.store import Store
 
 _EVERY = 10.0  # seconds between two lines where there is no terminal
 
@@ -59,14 +58,12 @@ def sweep(
         )
     start = time.monotonic()
     path = Path(f"{config.stem}.sqlite") if output is None else output
+    cluster = {"workers": workers, "scheduler": scheduler}
     try:
-        about = _run(
-            config, path, data_dir, retry_failed, {"workers": workers, "scheduler": scheduler}
-        )
+        about = _run(config, path, data_dir, retry_failed, cluster)
     except KeyboardInterrupt:
-        typer.echo(
-            f"stopped; what is finished is in {path}, and the same command goes on", err=True
-        )
+        kept = f"what is finished is in {path}, and the same command goes on"
+        typer.echo(f"stopped; {kept}", err=True)
         raise typer.Exit(130) from None
     seconds = time.monotonic() - start
     if as_json:
@@ -74,16 +71,12 @@ def sweep(
         facts = {"path": str(path), **counts, "seconds": seconds}
         typer.echo(json.dumps(facts))
     else:
-        diverged = f", {about['diverged']:,} diverged" if about["diverged"] else ""
-        inaccurate = (
-            f", {about['inaccurate']:,} of them less accurately than usual"
-            if about["inaccurate"]
-            else ""
-        )
-        typer.echo(
-            f"{about['done']:,} of {about['cells']:,} cells are done{inaccurate}{diverged}, in "
-            f"{path} ({_duration(seconds)})"
-        )
+        said = f"{about['done']:,} of {about['cells']:,} cells are done"
+        if about["inaccurate"]:
+            said += f", {about['inaccurate']:,} of them less accurately than usual"
+        if about["diverged"]:
+            said += f", {about['diverged']:,} diverged"
+        typer.echo(f"{said}, in {path} ({_duration(seconds)})")
     if about["failed"]:
         typer.echo(
             f"error: {about['failed']:,} cells failed; mnngp sweep --retry-failed tries them again",
@@ -118,26 +111,19 @@ def _run(
             from mnngp.experiments import runner
 
             images = images or data.load(protocol.dataset, data_dir)
+            display = Display(protocol.title or config.stem)
             if on_cluster:
-                _run_on_cluster(protocol, store, images, cluster, protocol.title or config.stem)
+                from mnngp.experiments import dask_runner
+
+                # What happens to workers is the cluster's business, and in its own logs; here it
+                # would tear the display apart.
+                logging.disable(logging.CRITICAL)
+                with dask_runner.connected(**cluster) as client, display:
+                    dask_runner.run(protocol, store, images, client, display)
             else:
-                with Display(protocol.title or config.stem) as display:
+                with display:
                     runner.run(protocol, store, images, display)
         return store.about()
-
-
-def _run_on_cluster(
-    protocol: Protocol, store: Store, images: Images, where: dict[str, Any], title: str
-) -> None:
-    import logging
-
-    from mnngp.experiments import dask_runner
-
-    # What happens to workers is the cluster's business, and in its own logs; here it would tear the
-    # display apart.
-    logging.disable(logging.CRITICAL)
-    with dask_runner.connected(**where) as client, Display(title) as display:
-        dask_runner.run(protocol, store, images, client, display)
 
 
 class Display(Watcher):
@@ -160,12 +146,7 @@ class Display(Watcher):
         if self.console.is_terminal:
             from rich.live import Live
 
-            self.live = Live(
-                get_renderable=self._panel,
-                console=self.console,
-                refresh_per_second=4,
-                transient=True,
-            )
+            self.live = Live(get_renderable=self._panel, console=self.console, transient=True)
             self.live.__enter__()
         return self
 
@@ -263,12 +244,9 @@ class Display(Watcher):
             ProgressBar(total=max(1, self.total), completed=len(self.cells), width=30),
             Text(" · ".join(self._facts())),
         )
-        best = [
-            Text(f"best validation accuracy {one}", style="green")
-            for one in self._best().split("; ")
-            if one
-        ]
-        return Group(Text(self.title, style="bold"), line, Text(self.phase, style="dim"), *best)
+        best = (f"best validation accuracy {one}" for one in self._best().split("; ") if one)
+        lines = (Text(text, style="green") for text in best)
+        return Group(Text(self.title, style="bold"), line, Text(self.phase, style="dim"), *lines)
 
 
 def _printable(text: str) -> str:
@@ -278,18 +256,12 @@ def _printable(text: str) -> str:
 
 def _network(setting: Setting) -> str:
     unit = setting.activation if setting.rank is None else f"{setting.activation}-{setting.rank}"
+    weight, bias, depth = setting.weight_var, setting.bias_var, setting.depth
     if setting.width is not None:
-        weight, bias = setting.weight_var**0.5, setting.bias_var**0.5
-        shape = (
-            f"{unit}, width {setting.width}, depth {setting.depth}, weight_std {weight:.4g}, "
-            f"bias_std {bias:.4g}"
-        )
-        return f"{shape}, {setting.training}"
+        deviations = f"weight_std {weight**0.5:.4g}, bias_std {bias**0.5:.4g}"
+        return f"{unit}, width {setting.width}, depth {depth}, {deviations}, {setting.training}"
     kind = "" if setting.kind == "nngp" else f" {setting.kind}"
-    return (
-        f"{unit}{kind}, depth {setting.depth}, weight_var {setting.weight_var:.4g}, bias_var "
-        f"{setting.bias_var:.4g}"
-    )
+    return f"{unit}{kind}, depth {depth}, weight_var {weight:.4g}, bias_var {bias:.4g}"
 
 
 def _duration(seconds: float) -> str:

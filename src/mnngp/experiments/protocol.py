@@ -143,11 +143,10 @@ class Family:
     def of(table: Table, train: tuple[int, ...]) -> Family:
         """Check a table of the file; ``train`` are the sizes of the protocol."""
         finite = table.get("kind", "nngp") == "finite"
-        activation = (
-            table.choice("activation", ("maxout",), default="maxout")
-            if finite
-            else table.choice("activation", ACTIVATIONS)
+        known = (
+            {"allowed": ("maxout",), "default": "maxout"} if finite else {"allowed": ACTIVATIONS}
         )
+        activation = table.choice("activation", **known)
         rank: tuple[int | None, ...] = (None,)
         if activation == "maxout":
             rank = table.integers("rank")
@@ -253,11 +252,8 @@ class Protocol:
             raise InputError(f"title must be a text, got {title!r}")
         data = whole.table("data", _DATA)
         name = data.choice("name", NAMES)
-        train, validation, images = (
-            data.integers("train"),
-            data.integer("validation"),
-            collection(name),
-        )
+        train, validation = data.integers("train"), data.integer("validation")
+        images = collection(name)
         if max(train) + validation > images.train:
             raise InputError(
                 f"data.train and data.validation must be at most {images.train} together, the "

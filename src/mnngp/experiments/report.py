@@ -47,32 +47,13 @@ class Section:
         return f"data:image/png;base64,{base64.b64encode(self.picture or b'').decode()}"
 
 
-def write(
-    run: Store | Sequence[Result],
-    path: str | os.PathLike[str],
-    *,
-    title: str | None = None,
-    repeats: int | None = None,
-    sections: Sequence[Section] = (),
-) -> Path:
-    """Write the report of a run; a file that is there is replaced when the new one is complete.
+def write(run: Store | Sequence[Result], path: str | os.PathLike[str], **options: Any) -> Path:
+    """Write the report of a run, an HTML file; ``render`` says what the options are.
 
-    Parameters
-    ----------
-    run : Store or sequence of Result
-        A run's store, which also knows its protocol, or results alone.
-    path : path
-        Of the HTML file.
-    title : str, optional
-        The protocol's by default.
-    repeats : int, optional
-        Look at the first so many repeats only: for a run that is under way. All that the protocol
-        asks for by default.
-    sections : sequence of Section
-        More to show, after the table.
+    A file that is there is replaced when the new one is complete.
     """
     path = writable(path, *([] if isinstance(run, Sequence) else [run.path]))
-    page = render(run, title=title, repeats=repeats, sections=sections).encode(errors="replace")
+    page = render(run, **options).encode(errors="replace")
     with atomic_write(path) as file:
         file.write(page)
     return path
@@ -85,7 +66,20 @@ def render(
     repeats: int | None = None,
     sections: Sequence[Section] = (),
 ) -> str:
-    """The page as a string; ``write`` says what the arguments are."""
+    """The page as a string.
+
+    Parameters
+    ----------
+    run : Store or sequence of Result
+        A run's store, which also knows its protocol, or results alone.
+    title : str, optional
+        The protocol's by default.
+    repeats : int, optional
+        Look at the first so many repeats only: for a run that is under way. All that the protocol
+        asks for by default.
+    sections : sequence of Section
+        More to show, after the table.
+    """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:

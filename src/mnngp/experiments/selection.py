@@ -243,9 +243,8 @@ def _row(key: _Key, repeats: int, cells: dict[Setting, dict[int, Result]]) -> Ro
             results = tuple(by_repeat[repeat] for repeat in sorted(by_repeat))
             candidates.append(Candidate(setting, results))
     candidates.sort(key=lambda candidate: candidate.merit)
-    others = {name: counts[name] for name in ("incomplete", "failed", "diverged")}
     row = (dataset, n_train, activation, kind, rank, repeats, tuple(candidates))
-    return Row(*row, seconds=seconds, width=width, **others)  # type: ignore[arg-type]
+    return Row(*row, counts["incomplete"], counts["failed"], seconds, counts["diverged"], width)
 
 
 def row_order(dataset: str, n_train: int, kind: str, activation: str) -> tuple[object, ...]:
