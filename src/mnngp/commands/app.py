@@ -8,9 +8,9 @@ import sys
 import typer
 
 from mnngp import __version__
-from mnngp.commands import data, limits, models, results
+from mnngp.commands import data, limits, models
 from mnngp.commands.demo import demo
-from mnngp.commands.sweep import sweep
+from mnngp.commands.sweep import report, sweep, table
 from mnngp.errors import MnngpError
 
 app = typer.Typer(
@@ -39,7 +39,7 @@ def _options(
 
 app.add_typer(data.app, name="data")
 for command in (
-    *(demo, models.fit, models.predict, sweep, results.table, results.report),
+    *(demo, models.fit, models.predict, sweep, table, report),
     *(limits.phase, models.plan, limits.converge),
 ):
     app.command()(command)

@@ -1,9 +1,11 @@
-"""``mnngp sweep``: run a protocol, or go on with it, with a live display."""
+"""``mnngp sweep``, ``table`` and ``report``: run a protocol, and see what it found."""
 
 from __future__ import annotations
 
 import json
 import logging
+import shutil
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from mnngp._io import PAGES, atomic_write, writable
+from mnngp._system.extras import require
 from mnngp.commands.data import DATA_DIR
 from mnngp.experiments.records import Watcher
 
@@ -20,6 +24,11 @@ if TYPE_CHECKING:
     from mnngp.experiments.records import Result
     from mnngp.experiments.selection import Setting
 
+_SUFFIXES = {"text": ".txt", "csv": ".csv", "markdown": ".md", "latex": ".tex"}
+_RUN = typer.Argument(..., metavar="RUN", help="The store that mnngp sweep wrote.")
+_REPEATS = typer.Option(
+    None, min=1, help="Only the first so many repeats, for a run that is under way."
+)
 _EVERY = 10.0  # seconds between two lines where there is no terminal
 
 
@@ -269,3 +278,85 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.1f} s" if seconds < 10.0 else f"{seconds:.0f} s"
     minutes = round(seconds / 60.0)
     return f"{minutes} min" if minutes < 100 else f"{minutes / 60.0:.1f} h"
+
+
+# --- what it found --------------------------------------------------------------------------------
+
+
+def table(
+    run: Path = _RUN,
+    style: str | None = typer.Option(
+        None,
+        "--format",
+        help="text, csv, markdown or latex [default: what the output's suffix says, else text].",
+    ),
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        help="Where to write it (.txt, .csv, .md or .tex) [default: print it].",
+    ),
+    ranks: bool = typer.Option(False, "--ranks", help="A row for each rank, too."),
+    missing: bool = typer.Option(
+        False, "--missing", help="Also the rows of the paper that were not run."
+    ),
+    repeats: int | None = _REPEATS,
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Print Table 1: the paper's accuracy, ours with its spread, and the difference in standard
+    errors.
+    """
+    from mnngp import _validation
+
+    style = None if style is None else _validation.one_of("format", style, tuple(_SUFFIXES))
+    if output is not None:
+        wanted = list(_SUFFIXES) if style is None else [style, "text"]
+        suffixes = list(dict.fromkeys(_SUFFIXES[name] for name in wanted))
+        writable(output, run, suffixes=[".json"] if as_json else suffixes)
+        style = style or next(
+            (known for known, suffix in _SUFFIXES.items() if suffix == output.suffix.lower()), None
+        )
+    from mnngp.experiments import comparison, rendering, selection
+    from mnngp.experiments.store import Store
+
+    with Store.open(run) as store:
+        results = store.results()
+        about = store.about(results)
+        rows = selection.rows(results, store.repeats(repeats))
+    if about["open"] and repeats is None:
+        typer.echo(
+            f"{about['done']:,} of {about['cells']:,} cells are done; --repeats N looks at "
+            "the first N repeats",
+            err=True,
+        )
+    lines = comparison.lines(rows, ranks=ranks, missing=missing)
+    if as_json:
+        text = json.dumps([comparison.record(line) for line in lines])
+    elif style in (None, "text") and output is None and sys.stdout.isatty():
+        text = rendering.as_text(lines, shutil.get_terminal_size().columns).rstrip("\n")
+    else:
+        text = rendering.render(lines, style or "text").rstrip("\n")
+    if output is None:
+        typer.echo(text)
+    else:
+        with atomic_write(output) as file:
+            file.write(f"{text}\n".encode())
+        typer.echo(f"table: {output}")
+
+
+def report(
+    run: Path = _RUN,
+    output: Path = typer.Option(
+        Path("report.html"), "--output", "-o", help="Where to write the page (HTML)."
+    ),
+    title: str | None = typer.Option(None, help="Of the page [default: the protocol's]."),
+    repeats: int | None = _REPEATS,
+) -> None:
+    """Write one page with the table, the figures, timings and what was run; it needs no network."""
+    writable(output, run, suffixes=PAGES)
+    require("reports", "jinja2", "plotly")
+    from mnngp.experiments import report as page
+    from mnngp.experiments.store import Store
+
+    with Store.open(run) as store:
+        typer.echo(f"report: {page.write(store, output, title=title, repeats=repeats)}")

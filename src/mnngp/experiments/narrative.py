@@ -11,7 +11,7 @@ from typing import Any
 
 from mnngp.experiments import comparison, rendering
 from mnngp.experiments.comparison import Line, dataset_name, network_name
-from mnngp.experiments.configuration import leaves
+from mnngp.experiments.protocol import leaves
 from mnngp.experiments.records import Result
 from mnngp.experiments.rendering import NOTHING, power
 from mnngp.experiments.selection import Row
