@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,65 +160,41 @@ class Version:
         if source.is_file():
             yield from self._members(source)
             return
+        long = "is too long for a batch of CIFAR-10: more than"
         for name in self.digests:
-            with open_unpacked(source / name) as file:
-                yield name, str(source / name), _bounded(str(source / name), file)
+            yield name, str(source / name), _bounded(source / name, _LARGEST_BATCH, long)
 
     def _members(self, source: Path) -> Iterator[tuple[str, str, bytes]]:
-        """The wanted members in the order of the archive, then the rest, for its checksum."""
         wanted = {f"{self.folder}/{name}": name for name in self.digests}
-        with open_unpacked(source) as file:
-            stream = _Limited(source, file)
-            try:
-                with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]
-                    for number, member in enumerate(archive):
-                        if number >= _MOST_MEMBERS:
-                            raise DataError(
-                                f"{source} is not CIFAR-10: it has more than "
-                                f"{_MOST_MEMBERS} members"
-                            )
-                        if member.name not in wanted:
-                            continue
-                        place = f"{source}:{member.name}"
-                        if not member.isreg() or member.size > _LARGEST_BATCH:
-                            raise DataError(f"{place} is not a file of CIFAR-10")
-                        yield (
-                            wanted[member.name],
-                            place,
-                            _bounded(place, archive.extractfile(member)),
+        long = "is not CIFAR-10: it unpacks to more than"
+        content = io.BytesIO(_bounded(source, _LARGEST_ARCHIVE, long))
+        try:
+            with tarfile.open(fileobj=content, mode="r:") as archive:
+                for number, member in enumerate(archive):
+                    if number >= _MOST_MEMBERS:
+                        raise DataError(
+                            f"{source} is not CIFAR-10: it has more than {_MOST_MEMBERS} members"
                         )
-            except tarfile.TarError as error:
-                raise DataError(f"{source} is cut off or damaged: {error}") from error
-            while stream.read(1 << 20):
-                pass
+                    if member.name not in wanted:
+                        continue
+                    place = f"{source}:{member.name}"
+                    file = archive.extractfile(member) if member.isreg() else None
+                    if file is None or member.size > _LARGEST_BATCH:
+                        raise DataError(f"{place} is not a file of CIFAR-10")
+                    yield wanted[member.name], place, file.read()
+        except tarfile.TarError as error:
+            raise DataError(f"{source} is cut off or damaged: {error}") from error
 
 
-class _Limited:
-    """The unpacked stream of an archive, an error where CIFAR-10 would long be at its end."""
-
-    def __init__(self, path: Path, file: BufferedIOBase) -> None:
-        self.path, self.file, self.left = path, file, _LARGEST_ARCHIVE
-
-    def read(self, size: int) -> bytes:
-        data = self.file.read(min(size, self.left + 1))
-        self.left -= len(data)
-        if self.left < 0:
-            raise DataError(
-                f"{self.path} is not CIFAR-10: it unpacks to more than {_LARGEST_ARCHIVE} bytes"
-            )
-        return data
-
-
-def _bounded(place: str, file: BufferedIOBase | IO[bytes] | None) -> bytes:
-    """The content of a file that may be of any size, if it is not too long."""
-    pieces: list[bytes] = []
-    while file is not None and (piece := file.read(1 << 20)):
-        pieces.append(piece)
-        if sum(map(len, pieces)) > _LARGEST_BATCH:
-            raise DataError(
-                f"{place} is too long for a batch of CIFAR-10: more than {_LARGEST_BATCH} bytes"
-            )
-    return b"".join(pieces)
+def _bounded(path: Path, most: int, otherwise: str) -> bytes:
+    """The content of a file that may be of any size, unpacked, if it is not too long."""
+    content = bytearray()
+    with open_unpacked(path) as file:
+        while piece := file.read(1 << 20):
+            content += piece
+            if len(content) > most:
+                raise DataError(f"{path} {otherwise} {most} bytes")
+    return bytes(content)
 
 
 def _binary(place: str, content: bytes) -> Batch:

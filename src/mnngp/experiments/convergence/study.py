@@ -173,14 +173,25 @@ def convergence_study(
     given = (circle(ANGLES), np.sin(ANGLES), circle(PLACES))
     if widths[0] <= limit:  # an error now, not when all else is done
         step_size(analytic(kernels[0]), given[0], 1.0)
-    tasks, tangents = [], [width for width in widths if width <= chosen.tangent_up_to]
+    study, tasks, inputs = Study([], [], []), [], POINTS.shape[1]
     for kernel in kernels:
-        tasks += [
-            _covariances(kernel, width, networks, widths[-1], chosen.draw) for width in widths
-        ]
-        tasks += [_tangents(kernel, width, networks) for width in tangents]
-    tasks += [_descents(kernels[0], width, networks, given) for width in widths if width <= limit]
-    study = Study([], [], [])
+        for width in widths:
+            count = networks * min(MOST, widths[-1] // width)
+            numbers = len(POINTS) * kernel.rank * kernel.depth * width
+            if chosen.draw != "values":
+                numbers = weight_count(kernel, width, inputs)
+            task = _Task(agreement, kernel, POINTS, width, count, count * numbers)
+            tasks.append(task._replace(options={"draw": chosen.draw}))
+        for width in (width for width in widths if width <= chosen.tangent_up_to):
+            size = weight_count(kernel, width, inputs)
+            count = int(np.clip(TANGENT_WEIGHTS // size, FEWEST, max(FEWEST, networks)))
+            cost = 2.0 * count * size + 1e5 * count
+            tasks.append(_Task(tangent_agreement, kernel, POINTS, width, count, cost))
+    for width in (width for width in widths if width <= limit):
+        size = weight_count(kernels[0], width, 2)
+        count = int(np.clip(DESCENT_WEIGHTS // size, 4, max(4, networks)))
+        cost = 300.0 * count * size
+        tasks.append(_Task(descent_agreement, kernels[0], given, width, count, cost))
     kinds: dict[Any, tuple[str, list[Any]]] = {
         agreement: ("covariances", study.covariances),
         tangent_agreement: ("tangent kernels", study.tangents),
@@ -211,27 +222,6 @@ class _Task(NamedTuple):
         own = int(np.random.SeedSequence((seed, *row)).generate_state(1)[0])
         numbers = (self.data, self.width, self.networks)
         return self.compare(self.kernel, *numbers, seed=own, progress=progress, **self.options)
-
-
-def _covariances(kernel: MaxoutKernel, width: int, networks: int, widest: int, draw: str) -> _Task:
-    count = networks * min(MOST, widest // width)
-    numbers = len(POINTS) * kernel.rank * kernel.depth * width
-    if draw != "values":
-        numbers = weight_count(kernel, width, POINTS.shape[1])
-    return _Task(agreement, kernel, POINTS, width, count, count * numbers, {"draw": draw})
-
-
-def _tangents(kernel: MaxoutKernel, width: int, networks: int) -> _Task:
-    size = weight_count(kernel, width, POINTS.shape[1])
-    count = int(np.clip(TANGENT_WEIGHTS // size, FEWEST, max(FEWEST, networks)))
-    cost = 2.0 * count * size + 1e5 * count
-    return _Task(tangent_agreement, kernel, POINTS, width, count, cost)
-
-
-def _descents(kernel: MaxoutKernel, width: int, networks: int, data: tuple[Vector, ...]) -> _Task:
-    size = weight_count(kernel, width, 2)
-    count = int(np.clip(DESCENT_WEIGHTS // size, 4, max(4, networks)))
-    return _Task(descent_agreement, kernel, data, width, count, 300.0 * count * size)
 
 
 def _distinct(name: str, values: Sequence[int]) -> list[int]:
