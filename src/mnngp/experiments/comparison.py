@@ -188,15 +188,9 @@ class Line:
 def lines(rows: Iterable[Row], *, ranks: bool = False, missing: bool = False) -> list[Line]:
     """The lines of the table, in order; rows of several runs may be put together.
 
-    Parameters
-    ----------
-    rows : iterable of Row
-        What ``selection.rows`` returns.
-    ranks : bool
-        Also a row for each rank of maxout, and for each width; the paper has none.
-    missing : bool
-        Also the paper's rows that were not run, of the same sets of data: networks of finite width,
-        other sizes. Left out by default, since a run is mostly one row or two of the paper's table.
+    With ``ranks`` also a row for each rank of maxout, and for each width; the paper has none. With
+    ``missing`` also the paper's rows that were not run, of the same sets of data: left out by
+    default, since a run is mostly one row or two of the paper's table.
     """
     rows, found = list(rows), []
     for row in rows:

@@ -66,19 +66,10 @@ def render(
     repeats: int | None = None,
     sections: Sequence[Section] = (),
 ) -> str:
-    """The page as a string.
+    """The page as a string, of a run's store, which also knows its protocol, or of results alone.
 
-    Parameters
-    ----------
-    run : Store or sequence of Result
-        A run's store, which also knows its protocol, or results alone.
-    title : str, optional
-        The protocol's by default.
-    repeats : int, optional
-        Look at the first so many repeats only: for a run that is under way. All that the protocol
-        asks for by default.
-    sections : sequence of Section
-        More to show, after the table.
+    The title is the protocol's by default. ``repeats`` looks at the first so many only, for a run
+    that is under way; ``sections`` are shown after the table.
     """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined

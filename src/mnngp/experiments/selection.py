@@ -193,15 +193,10 @@ class Row:
 
 
 def rows(results: Iterable[Result], repeats: int | None = None) -> list[Row]:
-    """Sort the results of one run into rows, in the order of the table.
+    """Sort the results of one run, in any order, into rows in the order of the table.
 
-    Parameters
-    ----------
-    results : iterable of Result
-        Of one run, in any order.
-    repeats : int, optional
-        How many repeats make a candidate complete; later repeats are left out. By default as many
-        as there are anywhere in the results. Fewer, to look at a run that is under way.
+    So many ``repeats`` make a candidate complete, and later ones are left out. By default as many
+    as there are anywhere in the results; fewer, to look at a run that is under way.
     """
     results = list(results)
     if repeats is None:

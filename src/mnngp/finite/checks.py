@@ -51,19 +51,16 @@ def _check_plain(name: str, network: MaxoutNetwork) -> None:
     parts = [*network.weights, *network.biases]
     maps = Shape.of(network).maps
     sizes = [rows * columns for rows, columns in maps] + [rows for rows, _ in maps]
-    methods = [
-        getattr(getattr(network, method), "__func__", None)
-        for method in ("forward", "hidden", "_affine")
-    ]
-    plain = [MaxoutNetwork.forward, MaxoutNetwork.hidden, MaxoutNetwork._affine]
-    hooks = network._forward_hooks or network._forward_pre_hooks
+    own = any(
+        getattr(getattr(network, name), "__func__", None) is not getattr(MaxoutNetwork, name)
+        for name in ("forward", "hidden", "_affine")
+    )
+    derived = any(not isinstance(part, torch.nn.Parameter) for part in parts)
     changed = [part.numel() for part in parts] != sizes
     reasons = {
-        "it has a forward of its own": methods != plain,
-        "it has forward hooks": hooks,
-        "it has pruned or parametrised weights": not all(
-            isinstance(part, torch.nn.Parameter) for part in parts
-        ),
+        "it has a forward of its own": own,
+        "it has forward hooks": network._forward_hooks or network._forward_pre_hooks,
+        "it has pruned or parametrised weights": derived,
         "parameters of it are tied": len({id(part) for part in parts}) < len(parts),
         "its parameters do not have the shapes that they were made with": changed,
     }

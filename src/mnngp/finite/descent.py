@@ -107,20 +107,10 @@ def linear_descent(
     step: float,
     record: Sequence[int],
 ) -> Vector:
-    """The predictions ``f_k(new)`` of the linear model above, from given outputs at the start.
+    """The predictions ``f_k(new)`` of the linear model above, of shape (len(record), networks, m).
 
-    Parameters
-    ----------
-    kernel : MaxoutKernel
-        The analytic tangent kernel, ``kind="ntk"``.
-    X, y, new, step, record
-        As for ``gradient_descent``.
-    start : array of shape (networks, n + m)
-        The networks' outputs before training, at ``X`` and then at ``new``.
-
-    Returns
-    -------
-    array of shape (len(record), networks, m)
+    ``kernel`` is the analytic tangent kernel, ``start`` the networks' outputs before training, at
+    ``X`` and then at ``new``: (networks, n + m). The rest is as for ``gradient_descent``.
     """
     theta, cross = kernel(X), kernel(new, X)
     values, vectors = np.linalg.eigh(theta)

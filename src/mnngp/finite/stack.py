@@ -67,10 +67,7 @@ class Shape:
 class Stack:
     """The parameters of networks, stacked: a copy, which ``store`` takes back.
 
-    Parameters
-    ----------
-    networks : sequence of MaxoutNetwork
-        Of one shape, parametrisation, dtype and device; their standard deviations may differ.
+    They are of one shape, parametrisation, dtype and device; standard deviations may differ.
     """
 
     def __init__(self, networks: Sequence[MaxoutNetwork]) -> None:
@@ -85,11 +82,8 @@ class Stack:
         # (layers) of (weights and biases, networks, 1, 1)
         self.deviations: list[torch.Tensor] | None = None
         if first.parametrization == "ntk":
-            self.deviations = list(
-                self.parameters.new_tensor([network.deviations for network in networks]).permute(
-                    1, 2, 0
-                )[..., None, None]
-            )
+            pairs = like.new_tensor([network.deviations for network in networks])
+            self.deviations = list(pairs.permute(1, 2, 0)[..., None, None])
 
     def _hold(self, parameters: torch.Tensor) -> None:
         """These are the parameters of all networks; there are no gradient and no buffers yet."""

@@ -29,27 +29,15 @@ _LONGEST = 1e30  # a step in single precision, times the number of points
 
 @dataclass(frozen=True, eq=False)
 class DescentAgreement:
-    """Networks of one width in training, beside what is predicted for them.
-
-    Attributes
-    ----------
-    rank, depth, width : int
-    times : array of shape (moments,)
-        Step size times steps.
-    trained, predicted : arrays of shape (moments, networks, m)
-        Outputs at the new points: of the networks, and of the linear model from each network's own
-        start.
-    mean, std : arrays of shape (moments, m)
-        Of ``GradientFlow`` over initialisations.
-    """
+    """Networks of one width in training, beside what is predicted for them at m new points."""
 
     rank: int
     depth: int
     width: int
-    times: Vector
-    trained: Vector
-    predicted: Vector
-    mean: Vector
+    times: Vector  # (moments,): step size times steps
+    trained: Vector  # (moments, networks, m): outputs of the networks
+    predicted: Vector  # the same of the linear model, from each network's own start
+    mean: Vector  # (moments, m), of GradientFlow over initialisations
     std: Vector
 
     @property
@@ -90,20 +78,13 @@ def step_size(tangent: MaxoutKernel, X: Any, resolution: float) -> float:
 class Descent(NamedTuple):
     """How long a descent is, and how often it is looked at.
 
-    Attributes
-    ----------
-    time : float
-        Until when, in units of ``1/λ_max`` of the tangent kernel, the time in which the fastest
-        direction is learnt.
-    resolution : float
-        The step, in the same units: descent follows the flow as it goes to zero, and diverges at 2.
-    moments : int
-        How many predictions to record, evenly on the logarithm of the time, besides the start.
+    Times are in units of ``1/λ_max`` of the tangent kernel, in which the fastest direction is
+    learnt: descent follows the flow as its step goes to zero, and diverges at 2.
     """
 
     time: float = 20.0
-    resolution: float = 0.2
-    moments: int = 9
+    resolution: float = 0.2  # the step
+    moments: int = 9  # predictions, evenly on the logarithm of the time, besides the start
 
 
 def descent_agreement(

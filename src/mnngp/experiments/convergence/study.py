@@ -39,21 +39,11 @@ TANGENT_WEIGHTS, DESCENT_WEIGHTS = 2**26, 2**21
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """What was found.
+    """What was found."""
 
-    Attributes
-    ----------
-    covariances : list of Agreement
-        For each rank, depth and width.
-    tangents : list of KernelAgreement
-        The same for tangent kernels, up to a width.
-    descents : list of DescentAgreement
-        For each width up to another one, at the first rank and depth.
-    """
-
-    covariances: list[Agreement]
-    tangents: list[KernelAgreement]
-    descents: list[DescentAgreement]
+    covariances: list[Agreement]  # for each rank, depth and width
+    tangents: list[KernelAgreement]  # the same for tangent kernels, up to a width
+    descents: list[DescentAgreement]  # for each width up to another, at the first rank and depth
 
     def exponents(self) -> Iterator[tuple[str, int, int, float, float]]:
         """What falls with which power of the width: name, rank, depth, exponent, standard error."""
@@ -94,36 +84,21 @@ def circle(angles: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class Settings:
-    """How networks are drawn in a study.
+    """How networks are drawn in a study."""
 
-    Attributes
-    ----------
-    networks : int
-        How many of the largest width. A width that is k times smaller gets k times as many, up to
-        twenty times. Tangent kernels are of at most so many networks, and at least 16; for training
-        at least 4.
-    weight_var : float, optional
-        The critical one of each rank by default.
-    bias_var : float
-        For all layers.
-    draw : {"values", "weights"}
-        How: see ``mnngp.finite.sampling``.
-    tangent_up_to : int
-        The largest width whose tangent kernels are computed; 0 for none.
-    descent_up_to : int, optional
-        The largest width that is trained, at the first rank and the first depth; 0 for none. By
-        default all for one hidden layer, whose networks are small, and 500 for more.
-    seed : int
-        A row's draws depend on it and on the row's rank, depth, width and number of networks, not
-        on other rows.
-    """
-
+    # How many of the largest width. A width that is k times smaller gets k times as many, up to
+    # twenty times. Tangent kernels are of at most so many networks, and at least 16; for training
+    # at least 4.
     networks: int = 200
-    weight_var: float | None = None
+    weight_var: float | None = None  # the critical one of each rank
     bias_var: float = 0.1
-    draw: str = "values"
-    tangent_up_to: int = 2000
+    draw: str = "values"  # or "weights", see mnngp.finite.sampling
+    tangent_up_to: int = 2000  # the largest width whose tangent kernels are computed; 0 for none
+    # The largest width that is trained, at the first rank and the first depth; 0 for none. By
+    # default all for one hidden layer, whose networks are small, and 500 for more.
     descent_up_to: int | None = None
+    # A row's draws depend on it and on the row's rank, depth, width and number of networks, not on
+    # other rows.
     seed: int = 0
 
     def kernel(self, rank: int, depth: int) -> MaxoutKernel:
