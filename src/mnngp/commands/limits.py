@@ -90,8 +90,7 @@ def converge(
     networks: int = typer.Option(
         200,
         help="Networks of the largest width; smaller ones are up to 20 times as many. Tangent "
-        "kernels take at least 16, "
-        "training at least 4.",
+        "kernels take at least 16, training at least 4.",
         min=2,
     ),
     weight_var: float | None = typer.Option(

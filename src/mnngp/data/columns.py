@@ -130,8 +130,7 @@ class Category:
             rarely = " or had too rarely" * (len(self.categories) == MOST_CATEGORIES)
             lines.append(
                 f"column {self.name!r}: {len(new)} of {len(column)} rows hold values that training "
-                f"did not have{rarely} "
-                f"({_first_names(new.unique().sort().to_list())}); it had "
+                f"did not have{rarely} ({_first_names(new.unique().sort().to_list())}); it had "
                 f"{_first_names(self.categories)}"
             )
         return lines

@@ -12,10 +12,9 @@ from mnngp.errors import MissingExtraError
 from mnngp.finite.schedule import Training
 
 if TYPE_CHECKING:
-    from mnngp.finite.descent import gradient_descent
     from mnngp.finite.maxout_network import MaxoutNetwork
     from mnngp.finite.sampling import Draws, draw_values, draw_weights
-    from mnngp.finite.tangent import tangent_kernel
+    from mnngp.finite.tangent import gradient_descent, tangent_kernel
     from mnngp.finite.training import History, predict, train
 
 _HOME = {
@@ -24,7 +23,7 @@ _HOME = {
     "MaxoutNetwork": "maxout_network",
     "draw_values": "sampling",
     "draw_weights": "sampling",
-    "gradient_descent": "descent",
+    "gradient_descent": "tangent",
     "predict": "training",
     "tangent_kernel": "tangent",
     "train": "training",

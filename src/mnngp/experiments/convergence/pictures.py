@@ -10,8 +10,7 @@ import numpy as np
 from scipy.stats import norm
 
 from mnngp.experiments.convergence.covariances import Agreement
-from mnngp.experiments.convergence.descents import DescentAgreement
-from mnngp.experiments.convergence.study import ANGLES, PLACES, Study
+from mnngp.experiments.convergence.study import ANGLES, PLACES, DescentAgreement, Study
 from mnngp.plots import STYLE, new_figure
 
 if TYPE_CHECKING:
