@@ -49,14 +49,8 @@ def show(
     for fact in facts:
         here = "in scikit-learn" if fact["name"] == "digits" else fact["place"] or "not here"
         size = f"{fact['download_megabytes']:.0f} MB" if fact["download_megabytes"] else ""
-        table.add_row(
-            fact["name"],
-            f"{fact['train']:,}",
-            f"{fact['test']:,}",
-            "×".join(map(str, fact["shape"])),
-            size,
-            here,
-        )
+        counts = (f"{fact['train']:,}", f"{fact['test']:,}")
+        table.add_row(fact["name"], *counts, "×".join(map(str, fact["shape"])), size, here)
     Console().print(table)
     typer.echo("mnngp data fetch NAME downloads one.")
 

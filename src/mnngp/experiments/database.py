@@ -65,21 +65,6 @@ def errors(path: Path, what: str) -> Iterator[None]:
         raise _translated(path, what, error) from error
 
 
-@contextlib.contextmanager
-def transaction(connection: sqlite3.Connection, path: Path, what: str, lock: str) -> Iterator[None]:
-    """All of it or nothing. ``lock`` is SQLite's: IMMEDIATE to write, DEFERRED to read."""
-    with errors(path, what):
-        connection.execute(f"BEGIN {lock}")
-        try:
-            yield
-            connection.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-            raise
-
-
 def _translated(path: Path, what: str, error: Exception) -> StoreError:
     """An error with its remedy, in one line."""
     name, text = getattr(error, "sqlite_errorname", ""), str(error)

@@ -176,7 +176,7 @@ class _Counting(Watcher):
         self.told, self.done, self.total = told, 0, 0
 
     def begin(self, total: int, finished: Sequence[Result]) -> None:
-        self.total, self.done = total, len(finished)
+        self.total = total
 
     def finished(self, results: Sequence[Result]) -> None:
         self.done += len(results)
@@ -247,15 +247,11 @@ def _draw_moments(ax: Any) -> None:
 
 
 def _draw_accuracy(ax: Any, results: list[FamilyAccuracy]) -> None:
-    styles = {
-        "ReLU": {"ls": "--", "marker": "s", "color": "#222222"},
-        "tanh": {"ls": ":", "marker": "^", "color": "#888888"},
-    }
-    colors = iter(("#1b6ca8", "#2a9d8f", "#c8553d"))
-    for result in results:
-        style = styles.get(result.name) or {"marker": "o", "color": next(colors)}
+    maxout = (("o-", "#1b6ca8"), ("o-", "#2a9d8f"), ("o-", "#c8553d"))
+    styles = (*maxout, ("s--", "#222222"), ("^:", "#888888"))
+    for result, (line, color) in zip(results, styles, strict=True):
         depths, accuracies = zip(*result.accuracy.items(), strict=True)
-        ax.plot(depths, accuracies, ms=4, label=result.name, **style)
+        ax.plot(depths, accuracies, line, color=color, ms=4, label=result.name)
     ax.set(title=f"Test accuracy, {TRAIN} to learn from", xlabel="hidden layers", ylim=(0.95, 1.0))
     ax.legend(fontsize=8, frameon=False)
 

@@ -19,7 +19,7 @@ from dataclasses import astuple, dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mnngp.experiments.protocol import Split
@@ -71,8 +71,7 @@ class Result:
     warning: str | None = None
 
 
-@dataclass(frozen=True)
-class _Column:
+class _Column(NamedTuple):
     """A column of the table of cells: a field of ``Result``."""
 
     name: str
@@ -80,30 +79,14 @@ class _Column:
     optional: bool
     since: int  # the format that it came with
 
-    @property
-    def declaration(self) -> str:
-        sql = {str: "TEXT", int: "INTEGER", float: "REAL"}[self.kind]
-        return f'"{self.name}" {sql}' + ("" if self.optional else " NOT NULL")
-
-    def fault(self, value: Any) -> str | None:
-        """What is wrong with a value that was read."""
-        finite = not isinstance(value, float) or math.isfinite(value)
-        if (type(value) is self.kind and finite) or (value is None and self.optional):
-            return None
-        return f"{self.name} = {value!r}, which is not of type {self.kind.__name__}"
-
 
 _SINCE = {"width": 2, "training": 2, "warning": 3}
 _KINDS = {"str": str, "int": int, "float": float}
-_COLUMNS = [
-    _Column(
-        one.name,
-        _KINDS[str(one.type).removesuffix(" | None")],
-        "None" in str(one.type),
-        _SINCE.get(one.name, 1),
-    )
-    for one in fields(Result)
-]
+_SQL = {str: "TEXT", int: "INTEGER", float: "REAL"}
+_COLUMNS = []
+for one in fields(Result):
+    kind, _, optional = str(one.type).partition(" | ")
+    _COLUMNS.append(_Column(one.name, _KINDS[kind], bool(optional), _SINCE.get(one.name, 1)))
 
 
 def columns(version: int = FORMAT) -> list[str]:
@@ -113,7 +96,11 @@ def columns(version: int = FORMAT) -> list[str]:
 
 def tables(version: int = FORMAT) -> dict[str, str]:
     """The tables of a store, as SQLite remembers them."""
-    cell = ", ".join(column.declaration for column in _COLUMNS if column.since <= version)
+    cell = ", ".join(
+        f'"{name}" {_SQL[kind]}' + ("" if optional else " NOT NULL")
+        for name, kind, optional, since in _COLUMNS
+        if since <= version
+    )
     if version < 3:
         return {
             "run": "CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -158,9 +145,10 @@ def as_result(row: Sequence[Any]) -> Result:
 
     Older formats have fewer columns, and the rest their defaults.
     """
-    for column, value in zip(_COLUMNS, row, strict=False):
-        if fault := column.fault(value):
-            raise ValueError(fault)
+    for (name, kind, optional, _), value in zip(_COLUMNS, row, strict=False):
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if not (type(value) is kind and finite) and not (value is None and optional):
+            raise ValueError(f"{name} = {value!r}, which is not of type {kind.__name__}")
     result = Result(*row)
     if min(result.weight_var, result.bias_var) < 0.0 or (result.kind == "finite") != (
         result.width is not None

@@ -28,7 +28,6 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -46,7 +45,7 @@ _DAMAGED = "it was changed or damaged"
 _RETRY = "mnngp sweep --retry-failed computes what is damaged again"
 
 
-class Store:
+class Store(contextlib.AbstractContextManager["Store"]):
     """An open store: ``Store.open`` reads one, ``Store.begin`` makes one or goes on with it."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -327,9 +326,6 @@ class Store:
             self._locks.close()
             self._locks = None
 
-    def __enter__(self) -> Store:
-        return self
-
     def __exit__(self, *error: object) -> None:
         self.close()
 
@@ -338,10 +334,19 @@ class Store:
     def _value(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]
 
-    def _transaction(
-        self, what: str = "written", lock: str = "IMMEDIATE"
-    ) -> AbstractContextManager[None]:
-        return database.transaction(self._connection, self.path, what, lock)
+    @contextlib.contextmanager
+    def _transaction(self, what: str = "written", lock: str = "IMMEDIATE") -> Iterator[None]:
+        """All of it or nothing. ``lock`` is SQLite's: IMMEDIATE to write, DEFERRED to read."""
+        with database.errors(self.path, what):
+            self._connection.execute(f"BEGIN {lock}")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
+                raise
 
     def _error(self, text: str) -> StoreError:
         return StoreError(f"{self.path}{text}")
