@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -274,13 +274,12 @@ def _pickled(place: str, content: bytes) -> Batch:
             f"{place} is not a batch of CIFAR-10, or is cut off or damaged: "
             f"{type(error).__name__}: {error}"
         ) from error
-    if (
-        type(batch) is not dict
-        or type(batch.get(b"data")) is not _Inert
-        or type(batch.get(b"labels")) is not list
-    ):
-        raise DataError(f"{place} is not a batch of CIFAR-10: data or labels are missing")
-    match batch[b"data"].state:
+    match batch:
+        case {b"data": _Inert(state=state), b"labels": list(labels)}:
+            pass
+        case _:
+            raise DataError(f"{place} is not a batch of CIFAR-10: data or labels are missing")
+    match state:
         case (
             int(),
             (int(count), int(width)),
@@ -288,7 +287,7 @@ def _pickled(place: str, content: bytes) -> Batch:
             int(by_columns),
             bytes(pixels),
         ):
-            pass
+            order: Literal["F", "C"] = "F" if by_columns else "C"
         case _:
             raise DataError(f"{place} is not a batch of CIFAR-10: data must be a matrix of bytes")
     if count < 1 or width != PIXELS or len(pixels) != count * width:
@@ -296,17 +295,13 @@ def _pickled(place: str, content: bytes) -> Batch:
             f"{place}: data must be a matrix with {PIXELS} columns, it says {count} × {width} and "
             f"has {len(pixels)} bytes"
         )
-    labels = batch[b"labels"]
-    if len(labels) != count or not all(
-        type(label) is int and 0 <= label <= 255 for label in labels
-    ):
+    small = (type(label) is int and 0 <= label <= 255 for label in labels)
+    if len(labels) != count or not all(small):
         raise DataError(
             f"{place}: labels must be {count} small whole numbers, one an image, got "
             f"{len(labels)} entries"
         )
-    matrix = np.frombuffer(pixels, np.uint8).reshape(
-        (count, width), order="F" if by_columns else "C"
-    )
+    matrix = np.frombuffer(pixels, np.uint8).reshape((count, width), order=order)
     return matrix, _labels(place, np.array(labels, np.uint8))
 
 

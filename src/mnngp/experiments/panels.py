@@ -201,15 +201,9 @@ def _levels(values: Sequence[float]) -> dict[str, Any]:
     """An axis with a step for each value, however far apart; at most four are written out."""
     last = len(values) - 1
     shown = sorted({0, len(values) // 2, last}) if last > 3 else list(range(len(values)))
-    return {
-        "tickvals": shown,
-        "ticktext": [f"{values[i]:.2g}" for i in shown],
-        "range": [-0.5, last + 0.5],
-        "showgrid": False,
-        "zeroline": False,
-        "showline": False,
-        "ticks": "",
-    }
+    plain = {"showgrid": False, "zeroline": False, "showline": False, "ticks": ""}
+    texts = [f"{values[i]:.2g}" for i in shown]
+    return {"tickvals": shown, "ticktext": texts, "range": [-0.5, last + 0.5], **plain}
 
 
 def _fewer(all_panels: list[Panel], best: Panel) -> list[Panel]:
