@@ -81,12 +81,10 @@ def demo(
 
 
 def _table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(title=title)
-    table.add_column(names[0], no_wrap=True)
-    for name in names[1:]:
-        table.add_column(name, justify="right")
+    numbers = (Column(name, justify="right") for name in names[1:])
+    table = Table(Column(names[0], no_wrap=True), *numbers, title=title)
     for row in rows:
         table.add_row(*row)
     return table

@@ -41,16 +41,10 @@ def phase(
     point = theory.fixed_point(unit, weight_var=chosen, bias_var=bias_var)
     profile = theory.depth_profile(unit, depth, weight_var=chosen, bias_var=bias_var)
     if as_json:
-        facts: dict[str, object] = {
-            "rank": rank,
-            "depth": depth,
-            "weight_var": chosen,
-            "bias_var": bias_var,
-            "critical_weight_var": critical,
-            "phase": point.phase,
-            "variance_slope": point.variance_slope,
-            "gradient_slope": point.gradient_slope,
-        }
+        facts = {"rank": rank, "depth": depth, "weight_var": chosen, "bias_var": bias_var}
+        facts["critical_weight_var"] = critical
+        for name in ("phase", "variance_slope", "gradient_slope"):
+            facts[name] = getattr(point, name)
         for name in ("variance", "correlation", "distance", "gradient"):
             facts[name] = getattr(profile, name).tolist()
         typer.echo(json.dumps(finite_or_none(facts), allow_nan=False))

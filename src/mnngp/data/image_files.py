@@ -235,13 +235,9 @@ class _Inert:
 class _Reader(pickle._Unpickler):
     """Reads plain objects, and arrays as ``_Inert``; the names below are all it knows."""
 
-    NAMES = frozenset(
-        {
-            ("numpy.core.multiarray", "_reconstruct"),
-            ("numpy._core.multiarray", "_reconstruct"),  # as NumPy 2 writes it
-            ("numpy", "ndarray"),
-            ("numpy", "dtype"),
-        }
+    NAMES = (
+        *(("numpy", "ndarray"), ("numpy", "dtype"), ("numpy.core.multiarray", "_reconstruct")),
+        ("numpy._core.multiarray", "_reconstruct"),  # as NumPy 2 writes it
     )
 
     def __init__(self, place: str, content: bytes) -> None:

@@ -18,13 +18,7 @@ CATEGORICAL = (pl.Categorical, pl.Enum)
 _DAY = {"ns": 86400e9, "us": 86400e6, "ms": 86400e3}  # by the unit of time
 # A date in full and nothing else: a parser alone would take 22-03-01 for a day of the year 22.
 _DATE = r"^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[ T][0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?)?$"
-_DATE_FORMATS = (
-    "%Y-%m-%d",
-    "%Y-%m-%d %H:%M:%S%.f",
-    "%Y-%m-%dT%H:%M:%S%.f",
-    "%Y-%m-%d %H:%M",
-    "%Y-%m-%dT%H:%M",
-)
+_TIMES = ("", " %H:%M:%S%.f", "T%H:%M:%S%.f", " %H:%M", "T%H:%M")
 NEARLY_ALL = 0.9  # of a column's values are numbers, or dates: the others are mistakes
 _EXACT = 2.0**53  # whole numbers up to here are told apart by floating point
 _WHOLE = r"^[+-]?[0-9]{16,300}$"
@@ -83,7 +77,8 @@ def parse_dates(column: pl.Series) -> pl.Series:
     column = keep_where(column, column.str.contains(_DATE).fill_null(False))
     if column.null_count() == len(column):
         return column.cast(pl.Datetime("us"))
-    parsed = [column.str.to_datetime(form, time_unit="us", strict=False) for form in _DATE_FORMATS]
+    forms = (f"%Y-%m-%d{time}" for time in _TIMES)
+    parsed = [column.str.to_datetime(form, time_unit="us", strict=False) for form in forms]
     return pl.select(pl.coalesce(parsed)).to_series().rename(column.name)
 
 

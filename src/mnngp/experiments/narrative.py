@@ -17,13 +17,6 @@ from mnngp.experiments.rendering import NOTHING, power
 from mnngp.experiments.selection import Row
 
 _MOST = 40  # rows of a list that could be as long as the run
-_NONE_DONE = (
-    "No combination of hyperparameters has all of its repeats done: they failed or diverged."
-)
-_NONE_YET = (
-    "No row of the table is complete yet: that takes all repeats of at least one combination of "
-    "hyperparameters."
-)
 
 
 def summary(
@@ -45,9 +38,15 @@ def summary(
     elif finished:
         said += _best_rows(finished)
     elif remaining == 0:
-        said.append(_NONE_DONE)
+        said.append(
+            "No combination of hyperparameters has all of its repeats done: they failed or "
+            "diverged."
+        )
     else:
-        said.append(_NONE_YET)
+        said.append(
+            "No row of the table is complete yet: that takes all repeats of at least one "
+            "combination of hyperparameters."
+        )
     if remaining:
         said.append(
             f"The run is not finished: {remaining:,} of {about['cells']:,} cells are still to come."

@@ -64,9 +64,8 @@ class DescentAgreement:
 
     @property
     def squared_errors(self) -> Vector:
-        """The mean square of trained minus predicted at the end, for each network.
-
-        It is relative to the mean square of what was predicted.
+        """The mean square of trained minus predicted at the end, for each network, relative to that
+        of what was predicted.
         """
         difference = (self.trained[-1] - self.predicted[-1]) ** 2
         return np.asarray(difference.mean(axis=1) / np.mean(self.predicted[-1] ** 2))
