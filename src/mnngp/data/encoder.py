@@ -113,6 +113,7 @@ class Encoder:
 
     @property
     def features(self) -> list[str]:
+        """The names of the features."""
         return [feature for column in self.columns for feature in column.features]
 
     def encode(self, frame: pl.DataFrame, *, strict: bool = True) -> Vector:

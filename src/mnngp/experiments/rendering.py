@@ -317,18 +317,13 @@ def _markdown(text: str) -> str:
     return "".join(f"\\{c}" if c in r"\`*_[]<>|~" else c for c in _one_line(text))
 
 
-_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "–": "--",
-    MARK: r"$^\dagger$",
-}
+_NAMED = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater"}
+_LATEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {c: rf"\text{name}{{}}" for c, name in _NAMED.items()}
+    | {"±": r"$\pm$", "−": "$-$", "–": "--", MARK: r"$^\dagger$"}
+)
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(c, c) for c in _one_line(text))
+    return _one_line(text).translate(_LATEX)
