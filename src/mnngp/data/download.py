@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mnngp._system.extras import require
 from mnngp._system.progress import Done, bar
 from mnngp.data.images import data_folder, located, what_to_do
 from mnngp.data.published import Collection, collection
-from mnngp.errors import DataError, InputError, MissingExtraError
+from mnngp.errors import DataError, InputError
 
 _PATIENCE = 30.0  # seconds without an answer
 
@@ -60,11 +61,10 @@ def fetch(
 def _download(
     chosen: Collection, url: str, path: Path, digest: str, root: Path, progress: bool
 ) -> None:
-    try:
-        import pooch
-        import requests.exceptions as failures
-    except ImportError as error:
-        raise MissingExtraError('downloads need pooch: pip install "mnngp[experiments]"') from error
+    require("downloads", "pooch")
+    import pooch
+    import requests.exceptions as failures
+
     by_hand = what_to_do(chosen, root).partition(", or:")[0]
     try:
         with _quiet(pooch.get_logger()), bar(path.name, show=progress) as stage:

@@ -21,14 +21,12 @@ from typing import Any
 
 from mnngp import __version__
 from mnngp._io import atomic_write, writable
-from mnngp.errors import MissingExtraError
+from mnngp._system.extras import require
 from mnngp.experiments import comparison, figures, narrative, rendering, selection
 from mnngp.experiments.panels import Figure, all_heat_maps
 from mnngp.experiments.records import Result
 from mnngp.experiments.selection import Row
 from mnngp.experiments.store import Store
-
-_NEEDED = 'reports need Jinja2 and Plotly: pip install "mnngp[experiments]"'
 
 
 @dataclass(frozen=True)
@@ -71,10 +69,9 @@ def render(
     The title is the protocol's by default. ``repeats`` looks at the first so many only, for a run
     that is under way; ``sections`` are shown after the table.
     """
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingExtraError(_NEEDED) from error
+    require("reports", "jinja2", "plotly")
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     templates = files("mnngp.experiments").joinpath("templates")
     scripts = [_plotly(), templates.joinpath("report.js").read_text(encoding="utf-8")]
     environment = Environment(
@@ -170,8 +167,5 @@ def _script_safe(value: Any) -> str:
 
 def _plotly() -> str:
     """Plotly's program, from its Python package."""
-    try:
-        text = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(_NEEDED) from error
+    text = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--").replace("\r\n", "\n")
