@@ -341,7 +341,7 @@ def test_addresses_that_are_none(address, reason, monkeypatch, tmp_path):
     from mnngp.commands.sweep import sweep
 
     with pytest.raises(InputError, match=f"^--scheduler {said}"):
-        sweep(file, tmp_path / "run.sqlite", scheduler=address)
+        sweep(file, tmp_path / "run.sqlite", None, None, address, False)
     assert not (tmp_path / "run.sqlite").exists()
     if address.strip():
         with (
