@@ -1,8 +1,10 @@
 """Tables on disk: CSV in many clothes, Parquet, and what is no table."""
 
+import base64
 import contextlib
 import datetime
 import io
+import struct
 import sys
 
 import polars as pl
@@ -168,11 +170,67 @@ def changed(content, position, value):
 FIFTY = pl.DataFrame({"n": range(50), "t": [f"text {i % 5}" for i in range(50)]})
 
 
-def test_parquet_that_is_cut_off(tmp_path):
+@settings(AGAIN, max_examples=200)
+@given(position=st.integers(0, 10**6), value=st.integers(0, 255), cut=st.booleans())
+def test_damaged_parquet_never_fails_otherwise(tmp_path, position, value, cut):
     content = parquet(FIFTY)
-    for length in range(len(content)):
-        with pytest.raises(DataError, match=r"t\.parquet is damaged or not a table: "):
-            data.read_table(table(tmp_path, content[:length], "t.parquet"))
+    position %= len(content)
+    content = content[:position] if cut else changed(content, position, value)
+    with contextlib.suppress(DataError):
+        frame = data.read_table(table(tmp_path, content, "t.parquet"))
+        assert not cut  # what is cut off is never read, what is changed is a whole table at most
+        assert frame.shape == (50, 2)
+        assert frame.columns == ["n", "t"]
+
+
+def test_counts_in_damaged_parquet(tmp_path):
+    """Of a negative number of values in a page polars allocates 2e18 bytes, which ends the process."""
+    content = parquet(FIFTY)
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    pages = [i + 2 for i in range(footer) if content.startswith(b"\x2c\x15\x64", i)]
+    counts = [i + 1 for i in range(footer, len(content)) if content.startswith(b"\x16\x64", i)]
+    assert len(pages) == 2
+    assert len(counts) == 4  # of the file, of both columns, of the group of rows
+    for position in pages + counts:
+        for value in (0, 1, 2, 98, 99, 101, 102, 127):
+            with pytest.raises(DataError, match=r"t\.parquet is damaged or not a table: "):
+                data.read_table(table(tmp_path, changed(content, position, value), "t.parquet"))
+
+
+def test_names_rows_and_scales_in_damaged_parquet(tmp_path):
+    """Whichever byte is changed: they are the same, or it is an error."""
+    frame = pl.DataFrame({"first": range(9), "price": pl.Series(range(9)).cast(pl.Decimal(9, 2))})
+    content = parquet(frame)
+    scheme = content.index(b"ARROW:schema")  # from where polars 1.28 takes the scale
+    noticed = 0
+    for position, byte in enumerate(content):
+        for value in {byte ^ 1, byte ^ 8, (byte + 1) % 256}:
+            try:
+                again = data.read_table(
+                    table(tmp_path, changed(content, position, value), "t.parquet")
+                )
+            except DataError:
+                noticed += 1
+            else:
+                assert again.columns == frame.columns
+                assert again.height == 9
+                assert getattr(again["price"].dtype, "scale", 2) == 2 or position > scheme
+    assert noticed > len(content)
+
+
+def test_checksums_in_parquet(tmp_path):
+    """1.5, 2.5 and 4.0, written by pyarrow 26 with write_page_checksum=True."""
+    content = base64.b85decode(
+        "P(e~L6#x}H6+9K4``3~W92Eu?02Kxm1{?qY00IC200sd7000000Qf%u0000000ck)0000001!YG1Q{$f02l^yV`yb<"
+        "VHE-Z6$&K+7y)<y76us{85|}692E)~B?bT)7y)<{02T%oZWeAP2uU0j02Kfg0suTI1{o#*1^@s67H$>>CI}X804N}E"
+        "VRCVGWppiLaBwYQa&m8XAa-SPb7^mGATl;CFfK6}92@`u0D1rb08l|vF#"
+    )
+    assert data.read_table(table(tmp_path, content, "t.parquet"))["x"].to_list() == [1.5, 2.5, 4.0]
+    values = content.index(struct.pack("<3d", 1.5, 2.5, 4.0))
+    for position in range(values, values + 24):
+        damaged = table(tmp_path, changed(content, position, content[position] ^ 1), "t.parquet")
+        with pytest.raises(DataError, match="a page is not what its checksum is of"):
+            data.read_table(damaged)
 
 
 def test_text_in_parquet_is_utf_8(tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from mnngp.data import parquet
 from mnngp.errors import DataError, InputError
 
 TEXT, TABBED, PARQUET = (".csv", ".txt", ".data"), (".tsv", ".tab"), (".parquet", ".pq")
@@ -49,20 +50,28 @@ def read_table(path: str | os.PathLike[str]) -> pl.DataFrame:
             "table as one of these"
         )
     try:
-        if suffix in PARQUET:
-            content = io.BytesIO(path.read_bytes())
-            frame = pl.read_parquet(content, hive_partitioning=False)
-            frame = frame.with_columns(pl.col(pl.String).cast(pl.Categorical))
-        else:
-            frame = _text(path)
+        frame = _parquet(path) if suffix in PARQUET else _text(path)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+    except (
+        parquet.DamagedError,
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+    ) as error:
         reason = str(error).strip().partition("\n")[0]
         raise DataError(f"{path} is damaged or not a table: {reason}") from error
     if frame.width == 0 or frame.height == 0:
         raise DataError(f"{path} is empty: it has {frame.width} columns and {frame.height} rows")
     return frame
+
+
+def _parquet(path: Path) -> pl.DataFrame:
+    data = path.read_bytes()
+    rows, names = parquet.check(data)
+    frame = pl.read_parquet(io.BytesIO(data), hive_partitioning=False)
+    if (frame.height, frame.columns) != (rows, names):
+        raise parquet.DamagedError("not all of its columns and rows can be read")
+    return frame.with_columns(pl.col(pl.String).cast(pl.Categorical))
 
 
 def _text(path: Path) -> pl.DataFrame:
