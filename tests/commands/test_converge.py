@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mnngp.commands.converge import _fit, converge
+from mnngp.commands.limits import _fit, converge
 from mnngp.experiments.convergence.study import FEWEST
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 from hypothesis import HealthCheck, settings
 
-from mnngp.data import cifar, published
+from mnngp.data import image_files as cifar
+from mnngp.data import published
 
 RNG = np.random.default_rng(0)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnngp import data
-from mnngp.data import cifar
+from mnngp.data import image_files as cifar
 from mnngp.errors import DataError
 from tests.data.samples import (
     AGAIN,

@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from mnngp import data
-from mnngp.data import cifar, published
+from mnngp.data import image_files as cifar
+from mnngp.data import published
 from mnngp.errors import DataError, InputError, MnngpError
 from tests.data.samples import (
     archive,
@@ -94,7 +95,7 @@ def test_fetch(tmp_path, server, progress, capsys):
 
 
 def test_fetch_gets_only_what_is_missing_or_damaged(tmp_path, server):
-    write(tmp_path / "mnist", mnist_files(), pack=True)  # right, but packed otherwise
+    write(tmp_path / "mnist", server.files)
     before = contents(tmp_path)
     (tmp_path / "mnist" / "train-labels-idx1-ubyte.gz").write_bytes(b"damaged")
     (tmp_path / "mnist" / "t10k-images-idx3-ubyte.gz").unlink()

@@ -14,7 +14,7 @@ from mnngp.data import standardised
 from mnngp.errors import AccuracyWarning, InputError, warn_of_accuracy
 from mnngp.experiments import cells, dask_runner, runner
 from mnngp.experiments.protocol import Protocol
-from mnngp.experiments.provenance import commit
+from mnngp.experiments.records import commit
 from mnngp.experiments.store import Store
 from mnngp.inference import Posterior
 from tests.experiments.sweeps import Counter, in_order, numbers, protocol_of, swept

@@ -14,7 +14,7 @@ import pytest
 
 from mnngp.errors import InputError
 from mnngp.experiments import comparison, rendering, selection
-from mnngp.experiments.paper import published, table1
+from mnngp.experiments.comparison import published, table1
 from mnngp.experiments.selection import Spread
 from tests.made_up import failure, grid, result
 

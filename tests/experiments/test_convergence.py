@@ -17,9 +17,8 @@ from mnngp.experiments.convergence import (
     tangent_agreement,
 )
 from mnngp.experiments.convergence.covariances import power_law, printed_kernel, score
-from mnngp.experiments.convergence.descents import Descent
 from mnngp.experiments.convergence.pictures import convergence
-from mnngp.experiments.convergence.study import ANGLES, PLACES, POINTS, circle
+from mnngp.experiments.convergence.study import ANGLES, PLACES, POINTS, Descent, circle
 from mnngp.finite import draw_values, draw_weights, sampling
 from tests.finite.common import critical
 from tests.plain import printed_recursion

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mnngp.activations import Maxout
-from mnngp.experiments import figures, heat_maps, selection
+from mnngp.experiments import figures, panels, selection
 from mnngp.experiments.tabulated import _grid_moment
 from tests.experiments.pages import small
 from tests.made_up import result
@@ -19,7 +19,7 @@ def all_figures():
     yield figures.accuracy(
         selection.rows(small(dataset="digits", activations=("maxout", "relu"))), "digits"
     )
-    yield from (figure for _, figure in heat_maps.all_heat_maps(rows))
+    yield from (figure for _, figure in panels.all_heat_maps(rows))
     yield figures.timings(small(sizes=(100, 5000), activations=("maxout", "relu")))
     yield figures.timings(small())
 
@@ -80,7 +80,7 @@ def test_figure_2_has_a_panel_a_rank_and_the_papers_points():
 def test_figure_3_holds_the_mean_validation_accuracies():
     results = small()
     row = selection.rows(results)[0]
-    figure = heat_maps.heat_maps(row)
+    figure = panels.heat_maps(row)
     maps = [trace for trace in figure["data"] if trace["type"] == "heatmap"]
     assert [trace["name"] for trace in maps] == [
         f"q = {rank}, depth {depth}" for rank in (2, 3, 4) for depth in (1, 5)
@@ -101,15 +101,13 @@ def test_figure_3_holds_the_mean_validation_accuracies():
         for one in results
         if (one.rank, one.depth, one.bias_var, one.weight_var, one.repeat) != (3, 1, 1.0, 0.5, 1)
     ]
-    assert heat_maps.heat_maps(selection.rows(gap)[0])["data"][2]["z"][1][0] is None
-    assert heat_maps.heat_maps(selection.rows([result()])[0]) is None
+    assert panels.heat_maps(selection.rows(gap)[0])["data"][2]["z"][1][0] is None
+    assert panels.heat_maps(selection.rows([result()])[0]) is None
 
 
 def test_a_hundred_depths_are_thinned_out_and_the_best_is_kept():
     row = selection.rows(small(ranks=(2, 3), depths=range(1, 101), repeats=1))[0]
-    names = [
-        trace["name"] for trace in heat_maps.heat_maps(row)["data"] if trace["type"] == "heatmap"
-    ]
+    names = [trace["name"] for trace in panels.heat_maps(row)["data"] if trace["type"] == "heatmap"]
     best = row.best.setting
-    assert len(names) <= heat_maps.MOST_PANELS
+    assert len(names) <= panels.MOST_PANELS
     assert f"q = {best.rank}, depth {best.depth}" in names

@@ -20,7 +20,7 @@ from mnngp.experiments import (
     cells,
     comparison,
     figures,
-    heat_maps,
+    panels,
     rendering,
     report,
     runner,
@@ -28,9 +28,8 @@ from mnngp.experiments import (
 )
 from mnngp.experiments.database import StoreError
 from mnngp.experiments.protocol import Protocol
-from mnngp.experiments.records import columns
+from mnngp.experiments.records import Watcher, columns
 from mnngp.experiments.store import Store
-from mnngp.experiments.watcher import Watcher
 from mnngp.finite import MaxoutNetwork, Training, predict, train
 from tests import without
 from tests.made_up import result, sealed
@@ -361,10 +360,10 @@ def test_figure_2_has_a_line_for_each_width_and_a_panel_for_each_rank(results):
 
 
 def test_heat_maps_and_timings_by_width(results):
-    names = [name for name, _ in heat_maps.all_heat_maps(selection.rows(results))]
+    names = [name for name, _ in panels.all_heat_maps(selection.rows(results))]
     assert "digits, 80 images, maxout, width 20" in names
     assert "digits, 80 images, maxout, finite width" not in names  # widths cannot be in one map
-    figure = dict(heat_maps.all_heat_maps(selection.rows(results)))[
+    figure = dict(panels.all_heat_maps(selection.rows(results)))[
         "digits, 80 images, maxout, width 20"
     ]
     assert figure["layout"]["xaxis"]["title"]["text"] == "σ<sub>w</sub>"

@@ -12,7 +12,7 @@ import pytest
 from mnngp import MaxoutKernel, NetworkKernel, Tanh
 from mnngp.errors import InputError
 from mnngp.experiments.cells import rows
-from mnngp.experiments.paper import table1
+from mnngp.experiments.comparison import table1
 from mnngp.experiments.protocol import Protocol, Split
 
 FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))

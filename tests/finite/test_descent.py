@@ -7,7 +7,7 @@ import torch
 from mnngp.errors import InputError
 from mnngp.experiments.convergence.study import ANGLES, PLACES, circle
 from mnngp.finite import MaxoutNetwork, gradient_descent
-from mnngp.finite.descent import linear_descent
+from mnngp.finite.tangent import linear_descent
 from tests.finite.common import critical
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")

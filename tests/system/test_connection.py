@@ -337,7 +337,7 @@ def test_addresses_that_are_none(address, reason, monkeypatch, tmp_path):
     from mnngp.commands.sweep import sweep
 
     with pytest.raises(InputError, match=f"^--scheduler {said}"):
-        sweep(file, tmp_path / "run.sqlite", scheduler=address)
+        sweep(file, tmp_path / "run.sqlite", None, None, address, False)
     assert not (tmp_path / "run.sqlite").exists()
     if address.strip():
         with (
@@ -494,8 +494,8 @@ def test_a_scheduler_is_stopped_in_a_sweep(cluster, tmp_path):
     from mnngp import data
     from mnngp.experiments import dask_runner as sweeps
     from mnngp.experiments.protocol import Protocol
+    from mnngp.experiments.records import Watcher
     from mnngp.experiments.store import Store
-    from mnngp.experiments.watcher import Watcher
 
     file = tmp_path / "run.toml"
     file.write_text(SWEEP)

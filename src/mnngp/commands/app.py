@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Annotated
 
 import typer
 
 from mnngp import __version__
-from mnngp.commands import data, models, results
-from mnngp.commands.converge import converge
+from mnngp.commands import data, limits, models
 from mnngp.commands.demo import demo
-from mnngp.commands.phase import phase
-from mnngp.commands.planning import plan
-from mnngp.commands.sweep import sweep
+from mnngp.commands.sweep import report, sweep, table
 from mnngp.errors import MnngpError
 
 app = typer.Typer(
@@ -34,26 +30,19 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
 ) -> None:
     """Infinitely wide maxout networks as Gaussian processes."""
 
 
-app.command()(demo)
-app.command()(models.fit)
-app.command()(models.predict)
 app.add_typer(data.app, name="data")
-app.command()(sweep)
-app.command()(results.table)
-app.command()(results.report)
-app.command()(phase)
-app.command()(plan)
-app.command()(converge)
+for command in (
+    *(demo, models.fit, models.predict, sweep, table, report),
+    *(limits.phase, models.plan, limits.converge),
+):
+    app.command()(command)
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -12,18 +12,15 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Collections of images: what there is, and downloads (checked by hash).",
 )
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", help="Folder of the files [default: $MNNGP_DATA, or the user's cache]."
-    ),
-]
+DATA_DIR = typer.Option(
+    None, "--data-dir", help="Folder of the files [default: $MNNGP_DATA, or the user's cache]."
+)
 
 
 @app.command("list")
 def show(
-    data_dir: DataDir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    data_dir: Path | None = DATA_DIR,
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Show the collections, and where they are."""
     from mnngp import data
@@ -52,22 +49,16 @@ def show(
     for fact in facts:
         here = "in scikit-learn" if fact["name"] == "digits" else fact["place"] or "not here"
         size = f"{fact['download_megabytes']:.0f} MB" if fact["download_megabytes"] else ""
-        table.add_row(
-            fact["name"],
-            f"{fact['train']:,}",
-            f"{fact['test']:,}",
-            "×".join(map(str, fact["shape"])),
-            size,
-            here,
-        )
+        counts = (f"{fact['train']:,}", f"{fact['test']:,}")
+        table.add_row(fact["name"], *counts, "×".join(map(str, fact["shape"])), size, here)
     Console().print(table)
     typer.echo("mnngp data fetch NAME downloads one.")
 
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10.")],
-    data_dir: DataDir = None,
+    name: str = typer.Argument(..., help="mnist, fashion-mnist or cifar10."),
+    data_dir: Path | None = DATA_DIR,
 ) -> None:
     """Download a collection from its public home, unless it is there already."""
     from mnngp import data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def demo(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to write the report (HTML).")
-    ] = Path("mnngp-demo.html"),
+    output: Path = typer.Option(
+        Path("mnngp-demo.html"), "--output", "-o", help="Where to write the report (HTML)."
+    ),
 ) -> None:
     """Classify scikit-learn's digits with networks of infinite width, and write a report."""
     writable(output, suffixes=PAGES)
@@ -54,12 +54,8 @@ def demo(
     )
     with console.status("choosing a kernel, and growing a forest"):
         contest = demonstration.contest(data)
-    scores = (
-        [one.name, f"{one.accuracy:.3f}", f"{one.log_loss:.3f}", f"{one.seconds:.1f}"]
-        for one in contest
-    )
-    names = ("classifier", "accuracy", "log loss", "seconds to fit")
-    console.print(_table("The same digits, raw pixels, nothing chosen by hand", names, scores))
+    title = "The same digits, raw pixels, nothing chosen by hand"
+    console.print(_table(title, demonstration.CONTEST, (one.row() for one in contest)))
     chosen = contest[0].model
     console.print(
         f"Chosen from {len(chosen.trials_)} kernels by leave-one-out: {chosen.kernel_!r}\n"
@@ -85,13 +81,10 @@ def demo(
 
 
 def _table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table of names and numbers."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(title=title)
-    table.add_column(names[0], no_wrap=True)
-    for name in names[1:]:
-        table.add_column(name, justify="right")
+    numbers = (Column(name, justify="right") for name in names[1:])
+    table = Table(Column(names[0], no_wrap=True), *numbers, title=title)
     for row in rows:
         table.add_row(*row)
     return table

@@ -1,18 +1,19 @@
-"""``mnngp fit`` and ``mnngp predict``: from a table to a model file, and to predictions."""
+"""``mnngp plan``, ``fit`` and ``predict``: what a fit takes; a table, its model, predictions."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from mnngp._io import atomic_write, writable
 from mnngp._system.extras import require
+from mnngp.commands.limits import finite_or_none
 from mnngp.errors import InputError, ModelFileError, UnavailableError, collect_warnings
 
 # A row is far from those of training if its standard deviation is twice what nearly all of them
@@ -22,37 +23,30 @@ from mnngp.errors import InputError, ModelFileError, UnavailableError, collect_w
 # of those with one column moved by three times its range.
 _FAR, _NEARLY_ALL = 2.0, 0.98
 _LEFT_OUT = 2000  # rows at most
+_ONLY = "the only one that was tried"
 
 
 def fit(
-    table: Annotated[
-        Path, typer.Argument(metavar="TRAIN", help="The training table: CSV (or TSV) or Parquet.")
-    ],
-    target: Annotated[str, typer.Option(help="The column to predict.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the model.")
-    ],
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="classification or regression; by default regression if the target holds numbers."
-        ),
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="A column not to use (may be repeated).")
-    ] = None,
-    max_trials: Annotated[int, typer.Option(min=1, help="Kernels to try at most.")] = 24,
-    seed: Annotated[
-        int, typer.Option(min=0, help="For the subset that kernels are compared on.")
-    ] = 0,
-    solver: Annotated[
-        str,
-        typer.Option(
-            help="auto, cholesky, cg, or dask: the cluster at "
-            "DASK_SCHEDULER_ADDRESS, or processes here."
-        ),
-    ] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    table: Path = typer.Argument(
+        ..., metavar="TRAIN", help="The training table: CSV (or TSV) or Parquet."
+    ),
+    target: str = typer.Option(..., help="The column to predict."),
+    output: Path = typer.Option(
+        ..., "--output", "-o", metavar="MODEL", help="Where to write the model."
+    ),
+    task: str | None = typer.Option(
+        None,
+        help="classification or regression; by default regression if the target holds numbers.",
+    ),
+    drop: list[str] | None = typer.Option(None, help="A column not to use (may be repeated)."),
+    max_trials: int = typer.Option(24, min=1, help="Kernels to try at most."),
+    seed: int = typer.Option(0, min=0, help="For the subset that kernels are compared on."),
+    solver: str = typer.Option(
+        "auto",
+        help="auto, cholesky, cg, or dask: the cluster at "
+        "DASK_SCHEDULER_ADDRESS, or processes here.",
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Fit a model to a table: kernel, noise and all are chosen from the data."""
     writable(output, table, suffixes=(".mnngp", ""))
@@ -77,32 +71,18 @@ def fit(
         names = ("accuracy", "log_loss") if encoder.task == "classification" else ("rmse", "r2")
         left_out = {name: getattr(loo, name) for name in names}
     if as_json:
-        kernel = {
-            name: getattr(model.kernel_, name)
-            for name in ("depth", "rank", "weight_var", "bias_var", "kind")
-        }
+        parts = ("depth", "rank", "weight_var", "bias_var", "kind")
         facts = {"task": encoder.task, "rows": len(X), "features": X.shape[1], "notes": notes}
-        typer.echo(
-            json.dumps(
-                {
-                    **facts,
-                    "kernel": kernel,
-                    "leave_one_out": _finite(left_out),
-                    "model": str(output),
-                }
-            )
-        )
+        facts["kernel"] = {name: getattr(model.kernel_, name) for name in parts}
+        facts |= {"leave_one_out": finite_or_none(left_out), "model": str(output)}
+        typer.echo(json.dumps(facts))
         return
     for note in notes:
         typer.echo(f"note: {note}")
     typer.echo(f"{encoder.task} of {target!r}: {len(X):,} rows, {X.shape[1]} features")
     criterion = "mean squared error" if encoder.task == "classification" else "log density"
     tried = len(model.trials_)
-    how = (
-        f"the best of {tried} by leave-one-out {criterion}"
-        if tried > 1
-        else "the only one that was tried"
-    )
+    how = f"the best of {tried} by leave-one-out {criterion}" if tried > 1 else _ONLY
     typer.echo(f"kernel: {model.kernel_!r} ({how})")
     shown = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in left_out.items())
     typer.echo(f"leave-one-out: {shown}" if shown else f"no leave-one-out: {model.report_}")
@@ -110,24 +90,19 @@ def fit(
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What mnngp fit wrote.")],
-    table: Annotated[
-        Path, typer.Argument(metavar="NEW", help="Rows to predict: CSV (or TSV) or Parquet.")
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Where to write them (.csv, .tsv or .parquet) [default: print them].",
-        ),
-    ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A column of NEW to put in front, such as an identifier (may be repeated)."
-        ),
-    ] = None,
+    model: Path = typer.Argument(..., metavar="MODEL", help="What mnngp fit wrote."),
+    table: Path = typer.Argument(
+        ..., metavar="NEW", help="Rows to predict: CSV (or TSV) or Parquet."
+    ),
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        help="Where to write them (.csv, .tsv or .parquet) [default: print them].",
+    ),
+    keep: list[str] | None = typer.Option(
+        None, help="A column of NEW to put in front, such as an identifier (may be repeated)."
+    ),
 ) -> None:
     """Predict new rows: the number and the standard deviation of an observation (with its noise),
     or the label and probabilities.
@@ -148,14 +123,11 @@ def predict(
         raise ModelFileError(
             f"{model} was not written by mnngp fit: it does not know the columns of a table"
         )
-    known = fitted.table_
-    # version 0.1 does not know it
-    usual = known.get("usual_std") if isinstance(known, dict) else None
-    encoder = data.Encoder.from_dict(
-        {key: known[key] for key in known if key != "usual_std"}
-        if isinstance(known, dict)
-        else known
-    )
+    known, usual = fitted.table_, None
+    if isinstance(known, dict):
+        known = known.copy()
+        usual = known.pop("usual_std", None)  # version 0.1 does not know it
+    encoder = data.Encoder.from_dict(known)
     frame = data.read_table(table)
     X = encoder.encode(frame, strict=False)
     if encoder.task == "classification":
@@ -172,13 +144,21 @@ def predict(
     else:
         mean, deviation = fitted.predict(X, return_std=True, include_noise=True)
         columns = {"prediction": mean, "std": deviation}
-    kept = [frame[name] for name in _kept(frame, keep or (), columns)]
+    for name in keep or ():
+        if name not in frame.columns:
+            raise InputError(f"--keep {name}: the table has no such column")
+        if name in columns:
+            raise InputError(f"--keep {name}: the predictions have a column of that name")
+    kept = [frame[name] for name in keep or ()]
     result = pl.DataFrame([*kept, *(pl.Series(name, values) for name, values in columns.items())])
     if output is None:
         typer.echo(result.write_csv().encode(), nl=False)  # the same bytes on every platform
     else:
         with atomic_write(output) as file:
-            _write(result, file, output.suffix.lower())
+            if output.suffix.lower() == ".parquet":
+                result.write_parquet(file)
+            else:
+                result.write_csv(file, separator="\t" if output.suffix.lower() == ".tsv" else ",")
         typer.echo(f"{len(X):,} predictions: {output}")
     for surprise in [*encoder.surprises(frame), *_extrapolated(deviation, usual)]:
         typer.echo(f"note: {surprise}", err=True)
@@ -212,7 +192,6 @@ def _usual_std(model: Any, seed: int) -> float:
 
 
 def _extrapolated(deviation: Any, usual: object) -> list[str]:
-    """What to say of rows that are far from all training rows."""
     if usual is None:
         return []
     if type(usual) is not float or not 0.0 <= usual < math.inf:
@@ -227,22 +206,58 @@ def _extrapolated(deviation: Any, usual: object) -> list[str]:
     return [f"{len(far)} of {len(deviation)} rows {who} ({why}), first row {far[0] + 1}"]
 
 
-def _write(result: Any, file: Any, suffix: str) -> None:
-    if suffix == ".parquet":
-        result.write_parquet(file)
-    else:
-        result.write_csv(file, separator="\t" if suffix == ".tsv" else ",")
+def plan(
+    n: float = typer.Option(
+        ..., "--n", min=1, max=1e12, help="Training points, such as 20000 or 1e6."
+    ),
+    features: int = typer.Option(100, min=1, help="Columns of the data."),
+    depth: int = typer.Option(5, min=1, help="Hidden layers."),
+    targets: int = typer.Option(1, min=1, help="Targets, or classes."),
+    workers: int = typer.Option(
+        1, min=1, help="Workers of a Dask cluster; 1: this machine, without one."
+    ),
+    threads: int = typer.Option(1, min=1, help="Threads of each."),
+    memory: str = typer.Option("16GB", help="Memory of each, such as 32GB."),
+    dtype: str = typer.Option("float64", help="float64 or float32."),
+    iterations: int | None = typer.Option(
+        None, min=1, help="Of conjugate gradients [default: as in the benchmark]."
+    ),
+    solver: str | None = typer.Option(None, help="Show this one alone: cholesky, cg or dask."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Time, memory and traffic of a fit, from costs that were measured; the advised solver is
+    first.
+    """
+    from mnngp import _validation
+    from mnngp._system.memory import format_bytes
+    from mnngp.inference.costs import SOLVERS, Workload, duration, plans
 
-
-def _kept(frame: Any, keep: Sequence[str], columns: Mapping[str, Any]) -> list[str]:
-    for name in keep:
-        if name not in frame.columns:
-            raise InputError(f"--keep {name}: the table has no such column")
-        if name in columns:
-            raise InputError(f"--keep {name}: the predictions have a column of that name")
-    return list(keep)
-
-
-def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
-    """As JSON has it."""
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+    if solver is not None:
+        _validation.one_of("solver", solver, SOLVERS)
+    load = Workload(round(n), features, depth, targets, workers, threads, memory, dtype, iterations)
+    made = [one for one in plans(load) if solver in (None, one.solver)]
+    if not made:
+        where = "one machine" if workers == 1 else "a cluster"
+        raise InputError(
+            f"solver {solver!r} is not for {where}: give --workers {2 if workers == 1 else 1}"
+        )
+    if as_json:
+        typer.echo(json.dumps({"job": asdict(load), "plans": [one.as_dict() for one in made]}))
+        return
+    place = f"{threads} threads, {memory}"
+    if workers > 1:
+        place = f"{workers:,} workers of {threads} threads and {memory}"
+    typer.echo(f"n = {load.n:,}, {features} features, depth {depth}, {targets} targets; {place}")
+    typer.echo(
+        f"The kernel has {format_bytes(0.5 * load.itemsize * load.n * load.n)} (one triangle).\n"
+    )
+    for one in made:
+        typer.echo(str(one))
+        spent = sorted(one.parts.items(), key=lambda part: -part[1])
+        typer.echo("    " + ", ".join(f"{name} {duration(seconds)}" for name, seconds in spent))
+    advised = made[0]
+    typer.echo(
+        f"\nAdvised: solver={advised.solver!r}."
+        if advised.fits
+        else "\nNothing fits: more memory or more workers are needed."
+    )

@@ -1,66 +1,59 @@
-"""``mnngp sweep``: run a protocol, or go on with it, with a live display."""
+"""``mnngp sweep``, ``table`` and ``report``: run a protocol, and see what it found."""
 
 from __future__ import annotations
 
 import json
+import logging
+import shutil
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mnngp.commands.data import DataDir
-from mnngp.experiments.watcher import Watcher
+from mnngp._io import PAGES, atomic_write, writable
+from mnngp._system.extras import require
+from mnngp.commands.data import DATA_DIR
+from mnngp.experiments.records import Watcher
 
 if TYPE_CHECKING:
-    from mnngp.data import Images
-    from mnngp.experiments.protocol import Protocol, Split
+    from mnngp.experiments.protocol import Split
     from mnngp.experiments.records import Result
     from mnngp.experiments.selection import Setting
-    from mnngp.experiments.store import Store
 
+_SUFFIXES = {"text": ".txt", "csv": ".csv", "markdown": ".md", "latex": ".tex"}
+_RUN = typer.Argument(..., metavar="RUN", help="The store that mnngp sweep wrote.")
+_REPEATS = typer.Option(
+    None, min=1, help="Only the first so many repeats, for a run that is under way."
+)
 _EVERY = 10.0  # seconds between two lines where there is no terminal
 
 
 def sweep(
-    config: Annotated[
-        Path,
-        typer.Argument(metavar="CONFIG", help="The protocol: a TOML file.", show_default=False),
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="RUN",
-            help="The store of results [default: CONFIG with .sqlite, here].",
-            show_default=False,
-        ),
-    ] = None,
-    data_dir: DataDir = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Compute in so many processes of a Dask cluster on this machine.",
-            show_default=False,
-        ),
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Compute on a running Dask cluster, such as tcp://10.0.0.1:8786.",
-            show_default=False,
-        ),
-    ] = None,
-    retry_failed: Annotated[
-        bool,
-        typer.Option("--retry-failed", help="Try cells again that failed before, or were damaged."),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
+    config: Path = typer.Argument(..., metavar="CONFIG", help="The protocol: a TOML file."),
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        metavar="RUN",
+        help="The store of results [default: CONFIG with .sqlite, here].",
+    ),
+    data_dir: Path | None = DATA_DIR,
+    workers: int | None = typer.Option(
+        None, min=1, help="Compute in so many processes of a Dask cluster on this machine."
+    ),
+    scheduler: str | None = typer.Option(
+        None,
+        metavar="ADDRESS",
+        help="Compute on a running Dask cluster, such as tcp://10.0.0.1:8786.",
+    ),
+    retry_failed: bool = typer.Option(
+        False, "--retry-failed", help="Try cells again that failed before, or were damaged."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON at the end."),
 ) -> None:
     """Run all cells of a protocol, or those that are not done yet.
 
@@ -74,14 +67,12 @@ def sweep(
         )
     start = time.monotonic()
     path = Path(f"{config.stem}.sqlite") if output is None else output
+    cluster = {"workers": workers, "scheduler": scheduler}
     try:
-        about = _run(
-            config, path, data_dir, retry_failed, {"workers": workers, "scheduler": scheduler}
-        )
+        about = _run(config, path, data_dir, retry_failed, cluster)
     except KeyboardInterrupt:
-        typer.echo(
-            f"stopped; what is finished is in {path}, and the same command goes on", err=True
-        )
+        kept = f"what is finished is in {path}, and the same command goes on"
+        typer.echo(f"stopped; {kept}", err=True)
         raise typer.Exit(130) from None
     seconds = time.monotonic() - start
     if as_json:
@@ -89,16 +80,12 @@ def sweep(
         facts = {"path": str(path), **counts, "seconds": seconds}
         typer.echo(json.dumps(facts))
     else:
-        diverged = f", {about['diverged']:,} diverged" if about["diverged"] else ""
-        inaccurate = (
-            f", {about['inaccurate']:,} of them less accurately than usual"
-            if about["inaccurate"]
-            else ""
-        )
-        typer.echo(
-            f"{about['done']:,} of {about['cells']:,} cells are done{inaccurate}{diverged}, in "
-            f"{path} ({_duration(seconds)})"
-        )
+        said = f"{about['done']:,} of {about['cells']:,} cells are done"
+        if about["inaccurate"]:
+            said += f", {about['inaccurate']:,} of them less accurately than usual"
+        if about["diverged"]:
+            said += f", {about['diverged']:,} diverged"
+        typer.echo(f"{said}, in {path} ({_duration(seconds)})")
     if about["failed"]:
         typer.echo(
             f"error: {about['failed']:,} cells failed; mnngp sweep --retry-failed tries them again",
@@ -133,26 +120,19 @@ def _run(
             from mnngp.experiments import runner
 
             images = images or data.load(protocol.dataset, data_dir)
+            display = Display(protocol.title or config.stem)
             if on_cluster:
-                _run_on_cluster(protocol, store, images, cluster, protocol.title or config.stem)
+                from mnngp.experiments import dask_runner
+
+                # What happens to workers is the cluster's business, and in its own logs; here it
+                # would tear the display apart.
+                logging.disable(logging.CRITICAL)
+                with dask_runner.connected(**cluster) as client, display:
+                    dask_runner.run(protocol, store, images, client, display)
             else:
-                with Display(protocol.title or config.stem) as display:
+                with display:
                     runner.run(protocol, store, images, display)
         return store.about()
-
-
-def _run_on_cluster(
-    protocol: Protocol, store: Store, images: Images, where: dict[str, Any], title: str
-) -> None:
-    import logging
-
-    from mnngp.experiments import dask_runner
-
-    # What happens to workers is the cluster's business, and in its own logs; here it would tear the
-    # display apart.
-    logging.disable(logging.CRITICAL)
-    with dask_runner.connected(**where) as client, Display(title) as display:
-        dask_runner.run(protocol, store, images, client, display)
 
 
 class Display(Watcher):
@@ -175,12 +155,7 @@ class Display(Watcher):
         if self.console.is_terminal:
             from rich.live import Live
 
-            self.live = Live(
-                get_renderable=self._panel,
-                console=self.console,
-                refresh_per_second=4,
-                transient=True,
-            )
+            self.live = Live(get_renderable=self._panel, console=self.console, transient=True)
             self.live.__enter__()
         return self
 
@@ -278,12 +253,9 @@ class Display(Watcher):
             ProgressBar(total=max(1, self.total), completed=len(self.cells), width=30),
             Text(" · ".join(self._facts())),
         )
-        best = [
-            Text(f"best validation accuracy {one}", style="green")
-            for one in self._best().split("; ")
-            if one
-        ]
-        return Group(Text(self.title, style="bold"), line, Text(self.phase, style="dim"), *best)
+        best = (f"best validation accuracy {one}" for one in self._best().split("; ") if one)
+        lines = (Text(text, style="green") for text in best)
+        return Group(Text(self.title, style="bold"), line, Text(self.phase, style="dim"), *lines)
 
 
 def _printable(text: str) -> str:
@@ -293,18 +265,12 @@ def _printable(text: str) -> str:
 
 def _network(setting: Setting) -> str:
     unit = setting.activation if setting.rank is None else f"{setting.activation}-{setting.rank}"
+    weight, bias, depth = setting.weight_var, setting.bias_var, setting.depth
     if setting.width is not None:
-        weight, bias = setting.weight_var**0.5, setting.bias_var**0.5
-        shape = (
-            f"{unit}, width {setting.width}, depth {setting.depth}, weight_std {weight:.4g}, "
-            f"bias_std {bias:.4g}"
-        )
-        return f"{shape}, {setting.training}"
+        deviations = f"weight_std {weight**0.5:.4g}, bias_std {bias**0.5:.4g}"
+        return f"{unit}, width {setting.width}, depth {depth}, {deviations}, {setting.training}"
     kind = "" if setting.kind == "nngp" else f" {setting.kind}"
-    return (
-        f"{unit}{kind}, depth {setting.depth}, weight_var {setting.weight_var:.4g}, bias_var "
-        f"{setting.bias_var:.4g}"
-    )
+    return f"{unit}{kind}, depth {depth}, weight_var {weight:.4g}, bias_var {bias:.4g}"
 
 
 def _duration(seconds: float) -> str:
@@ -312,3 +278,85 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.1f} s" if seconds < 10.0 else f"{seconds:.0f} s"
     minutes = round(seconds / 60.0)
     return f"{minutes} min" if minutes < 100 else f"{minutes / 60.0:.1f} h"
+
+
+# --- what it found --------------------------------------------------------------------------------
+
+
+def table(
+    run: Path = _RUN,
+    style: str | None = typer.Option(
+        None,
+        "--format",
+        help="text, csv, markdown or latex [default: what the output's suffix says, else text].",
+    ),
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        help="Where to write it (.txt, .csv, .md or .tex) [default: print it].",
+    ),
+    ranks: bool = typer.Option(False, "--ranks", help="A row for each rank, too."),
+    missing: bool = typer.Option(
+        False, "--missing", help="Also the rows of the paper that were not run."
+    ),
+    repeats: int | None = _REPEATS,
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Print Table 1: the paper's accuracy, ours with its spread, and the difference in standard
+    errors.
+    """
+    from mnngp import _validation
+
+    style = None if style is None else _validation.one_of("format", style, tuple(_SUFFIXES))
+    if output is not None:
+        wanted = list(_SUFFIXES) if style is None else [style, "text"]
+        suffixes = list(dict.fromkeys(_SUFFIXES[name] for name in wanted))
+        writable(output, run, suffixes=[".json"] if as_json else suffixes)
+        style = style or next(
+            (known for known, suffix in _SUFFIXES.items() if suffix == output.suffix.lower()), None
+        )
+    from mnngp.experiments import comparison, rendering, selection
+    from mnngp.experiments.store import Store
+
+    with Store.open(run) as store:
+        results = store.results()
+        about = store.about(results)
+        rows = selection.rows(results, store.repeats(repeats))
+    if about["open"] and repeats is None:
+        typer.echo(
+            f"{about['done']:,} of {about['cells']:,} cells are done; --repeats N looks at "
+            "the first N repeats",
+            err=True,
+        )
+    lines = comparison.lines(rows, ranks=ranks, missing=missing)
+    if as_json:
+        text = json.dumps([comparison.record(line) for line in lines])
+    elif style in (None, "text") and output is None and sys.stdout.isatty():
+        text = rendering.as_text(lines, shutil.get_terminal_size().columns).rstrip("\n")
+    else:
+        text = rendering.render(lines, style or "text").rstrip("\n")
+    if output is None:
+        typer.echo(text)
+    else:
+        with atomic_write(output) as file:
+            file.write(f"{text}\n".encode())
+        typer.echo(f"table: {output}")
+
+
+def report(
+    run: Path = _RUN,
+    output: Path = typer.Option(
+        Path("report.html"), "--output", "-o", help="Where to write the page (HTML)."
+    ),
+    title: str | None = typer.Option(None, help="Of the page [default: the protocol's]."),
+    repeats: int | None = _REPEATS,
+) -> None:
+    """Write one page with the table, the figures, timings and what was run; it needs no network."""
+    writable(output, run, suffixes=PAGES)
+    require("reports", "jinja2", "plotly")
+    from mnngp.experiments import report as page
+    from mnngp.experiments.store import Store
+
+    with Store.open(run) as store:
+        typer.echo(f"report: {page.write(store, output, title=title, repeats=repeats)}")

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mnngp._system.extras import require
 from mnngp.data.download import fetch
-from mnngp.data.folder import data_folder
-from mnngp.data.images import Images, find, load, standardised
+from mnngp.data.images import Images, data_folder, find, load, standardised
 from mnngp.data.published import COLLECTIONS, NAMES, Collection, collection
 
 if TYPE_CHECKING:
@@ -32,14 +31,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Tables need polars, and images do not.
-    if name == "Encoder":
-        require("tables", "polars")
-        from mnngp.data.encoder import Encoder
+    if name not in ("Encoder", "read_table"):
+        raise AttributeError(f"module 'mnngp.data' has no attribute {name!r}")
+    require("tables", "polars")
+    from mnngp.data import encoder, table_files
 
-        return Encoder
-    if name == "read_table":
-        require("tables", "polars")
-        from mnngp.data.table_files import read_table
-
-        return read_table
-    raise AttributeError(f"module 'mnngp.data' has no attribute {name!r}")
+    return getattr(encoder if name == "Encoder" else table_files, name)

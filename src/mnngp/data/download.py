@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mnngp._system.extras import require
 from mnngp._system.progress import Done, bar
-from mnngp.data import cifar
-from mnngp.data.folder import data_folder
-from mnngp.data.images import located, read_cifar, read_part, what_to_do
-from mnngp.data.published import CIFAR10, Collection, collection
-from mnngp.errors import DataError, InputError, MissingExtraError
+from mnngp.data.images import data_folder, located, what_to_do
+from mnngp.data.published import Collection, collection
+from mnngp.errors import DataError, InputError
 
 _PATIENCE = 30.0  # seconds without an answer
 
@@ -53,36 +52,19 @@ def fetch(
     with contextlib.suppress(DataError):
         return located(chosen, folder, verify=True)[1]
     root = data_folder(folder)
-    paths = []
     for place, digest in chosen.served.items():
-        path = root / place
-        if not _is_right(chosen, path):
-            url = f"{(home or chosen.home).rstrip('/')}/{path.name}"
-            _download(chosen, url, path, digest, root, progress)
-        paths.append(path)
-    return paths
-
-
-def _is_right(chosen: Collection, path: Path) -> bool:
-    """Whether a file is there with the published content, however it was packed."""
-    try:
-        if chosen.name == CIFAR10.name:
-            read_cifar(cifar.BINARY, path, verify=True)
-        else:
-            read_part(chosen, path.stem, path, verify=True)
-    except DataError:
-        return False
-    return True
+        url = f"{(home or chosen.home).rstrip('/')}/{Path(place).name}"
+        _download(chosen, url, root / place, digest, root, progress)
+    return [root / place for place in chosen.served]
 
 
 def _download(
     chosen: Collection, url: str, path: Path, digest: str, root: Path, progress: bool
 ) -> None:
-    try:
-        import pooch
-        import requests.exceptions as failures
-    except ImportError as error:
-        raise MissingExtraError('downloads need pooch: pip install "mnngp[experiments]"') from error
+    require("downloads", "pooch")
+    import pooch
+    import requests.exceptions as failures
+
     by_hand = what_to_do(chosen, root).partition(", or:")[0]
     try:
         with _quiet(pooch.get_logger()), bar(path.name, show=progress) as stage:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from mnngp._typing import Vector
 from mnngp._validation import one_of
-from mnngp.data.columns import Category, Number, column_from_dict, quoted, typed_fields
-from mnngp.data.learning import learn_column, learn_task, target_numbers
+from mnngp.data import columns as kinds
+from mnngp.data.columns import Category, Number, quoted
 from mnngp.data.parsing import has_value, keep_where, parse_text
 from mnngp.errors import InputError, ModelFileError
 
@@ -97,9 +97,9 @@ class Encoder:
                 f"{frame.height - rows.height} of {frame.height} rows have no {target!r} "
                 "and are left out"
             )
-        task = learn_task(frame[target], task, notes)
+        task = kinds.learn_task(frame[target], task, notes)
         learned = [
-            learn_column(rows[name], keep_where(frame[name], given), notes)
+            kinds.learn_column(rows[name], keep_where(frame[name], given), notes)
             for name in frame.columns
             if name != target and name not in drop
         ]
@@ -197,7 +197,7 @@ class Encoder:
         column = frame[self.target]
         if self.task == "classification":
             return given, np.array(parse_text(column.filter(given)).to_list(), dtype=str)
-        return given, target_numbers(column).to_numpy()[given.to_numpy()]
+        return given, kinds.target_numbers(column).to_numpy()[given.to_numpy()]
 
     def as_dict(self) -> dict[str, Any]:
         """The encoder in the types of JSON."""
@@ -211,14 +211,14 @@ class Encoder:
     def from_dict(data: Any) -> Encoder:
         """The encoder that ``as_dict`` gave, checked: the file may be a stranger's."""
         types = {"target": str, "task": str, "columns": list, "notes": list}
-        target, task, columns, notes = typed_fields(data, types, "the encoder")
+        target, task, columns, notes = kinds.typed_fields(data, types, "the encoder")
         if task not in TASKS:
             raise ModelFileError(
                 f"the encoder's task must be one of {', '.join(TASKS)}, got {task!r}"
             )
         if not columns or not all(type(note) is str for note in notes):
             raise ModelFileError("the encoder must have columns, and its notes must be text")
-        restored = tuple(column_from_dict(column) for column in columns)
+        restored = tuple(kinds.column_from_dict(column) for column in columns)
         names = [column.name for column in restored]
         if len(set(names)) < len(names) or target in names:
             raise ModelFileError(

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mnngp import _validation
-from mnngp.data import cifar, idx
-from mnngp.data.folder import data_folder
-from mnngp.data.integrity import first_success
+from mnngp.data import image_files
 from mnngp.data.published import CIFAR10, Collection, collection
-from mnngp.errors import DataError
+from mnngp.errors import DataError, InputError, MissingExtraError
 from mnngp.estimators.features import Scaling
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
+Content = TypeVar("Content")
+VARIABLE = "MNNGP_DATA"
 _ROWS = 4096  # images that are standardised at a time: the temporaries stay small
 
 
@@ -84,6 +84,29 @@ def load(name: str, folder: str | os.PathLike[str] | None = None, *, verify: boo
     return located(collection(name), folder, verify)[0]
 
 
+def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
+    """The folder to look in: the argument, else ``MNNGP_DATA``, else the user's cache folder.
+
+    >>> data_folder("data").name
+    'data'
+    """
+    if folder is not None:
+        if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
+            raise InputError(f"folder must be the path of a folder, got {folder!r}")
+        return Path(folder).expanduser()
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    try:
+        import pooch
+    except ImportError as error:
+        raise MissingExtraError(
+            f"say where the data is, by folder=... or {VARIABLE}, or install pooch for a cache: "
+            'pip install "mnngp[experiments]"'
+        ) from error
+    return Path(pooch.os_cache("mnngp"))
+
+
 def standardised(X: Any) -> NDArray[np.float64]:
     """Images as the paper has them: each of mean zero and variance one, so that ⟨x, x⟩/d = 1.
 
@@ -127,7 +150,7 @@ def located(chosen: Collection, folder: str | os.PathLike[str] | None, verify: b
     sources = _sources(chosen, root, verify)
     complete = [source.read for source in sources if not source.missing]
     if complete:
-        return first_success(complete)
+        return _first_success(complete)
     if sources:
         missing = ", ".join(sources[0].missing)
         raise DataError(
@@ -136,6 +159,20 @@ def located(chosen: Collection, folder: str | os.PathLike[str] | None, verify: b
         )
     where = f"is not in {root}" if root.is_dir() else f"was to be in {root}, which is not a folder"
     raise DataError(f"{chosen.name} {where}; {what_to_do(chosen, root)}")
+
+
+def _first_success(attempts: Iterable[Callable[[], Content]]) -> Content:
+    """What the first attempt gives that succeeds: a damaged copy does no harm beside a good one.
+
+    If all fail, the first failure is raised; there has to be at least one attempt.
+    """
+    failures = []
+    for attempt in attempts:
+        try:
+            return attempt()
+        except DataError as error:
+            failures.append(error)
+    raise failures[0]
 
 
 def _sources(chosen: Collection, root: Path, verify: bool) -> list[_Source]:
@@ -177,7 +214,9 @@ def _idx_sources(chosen: Collection, root: Path, verify: bool) -> list[_Source]:
     sources = []
     for folder in (root / name for name in chosen.folders):
         files = {
-            stem: [folder / name for name in idx.names(stem) if (folder / name).is_file()]
+            stem: [
+                folder / name for name in image_files.idx_names(stem) if (folder / name).is_file()
+            ]
             for stem in chosen.files
         }
         if any(files.values()):
@@ -190,7 +229,7 @@ def _read_idx(chosen: Collection, files: dict[str, list[Path]], verify: bool) ->
     arrays, used = [], []
     for stem, paths in files.items():
         attempts = [partial(read_part, chosen, stem, path, verify) for path in paths]
-        array, path = first_success(attempts)
+        array, path = _first_success(attempts)
         arrays.append(array)
         used.append(path)
     for images, labels, path in zip(arrays[::2], arrays[1::2], used[1::2], strict=True):
@@ -206,7 +245,9 @@ def read_part(chosen: Collection, stem: str, path: Path, verify: bool) -> tuple[
     """One of the four files of MNIST or Fashion-MNIST."""
     count = chosen.train if stem.startswith("train") else chosen.test
     item = chosen.shape if "images" in stem else ()
-    array = idx.read(path, item, count if verify else None, chosen.files[stem] if verify else None)
+    array = image_files.read_idx(
+        path, item, count if verify else None, chosen.files[stem] if verify else None
+    )
     if not item and array.max() >= len(chosen.classes):
         raise DataError(f"{path}: labels must be 0 to {len(chosen.classes) - 1}, got {array.max()}")
     return array, path
@@ -215,7 +256,7 @@ def read_part(chosen: Collection, stem: str, path: Path, verify: bool) -> tuple[
 def _cifar_sources(root: Path, verify: bool) -> list[_Source]:
     """Folders first, which are quicker to read than archives."""
     folders, archives = [], []
-    for version in cifar.VERSIONS:
+    for version in image_files.VERSIONS:
         for place in (root / name for name in CIFAR10.folders):
             for folder in (place / version.folder, place):
                 missing = [name for name in version.digests if not (folder / name).is_file()]
@@ -228,7 +269,7 @@ def _cifar_sources(root: Path, verify: bool) -> list[_Source]:
     return folders + archives
 
 
-def read_cifar(version: cifar.Version, source: Path, verify: bool) -> Found:
+def read_cifar(version: image_files.Version, source: Path, verify: bool) -> Found:
     """CIFAR-10 from one folder or archive."""
     *train, (X_test, y_test) = version.read(source, verify)
     X, y = (np.concatenate([batch[part] for batch in train]) for part in (0, 1))

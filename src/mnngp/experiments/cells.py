@@ -89,38 +89,34 @@ class Prepared:
         Networks of finite width must be of one shape; each takes its share of the time. What fails
         is an outcome, too.
         """
-        if self.finite is not None and groups[0].kind == "finite":
+        together = groups[0].kind == "finite"
+        pairs = [(group, depth) for group in groups for depth in group.depths]
+        for cells in [pairs] if together else [[pair] for pair in pairs]:
             start = time.perf_counter()
-            outcomes = self._caught(lambda: self.finite.cells(groups, step), len(groups))  # type: ignore[union-attr]
-            seconds = (time.perf_counter() - start) / len(groups)
-            for group, outcome in zip(groups, outcomes, strict=True):
-                yield group, group.depths[0], outcome, seconds
-            return
-        for group in groups:
-            for depth in group.depths:
-                start = time.perf_counter()
-                (outcome,) = self._caught(
-                    lambda group=group, depth=depth: [  # type: ignore[misc]
-                        self.infinite.cell(group, depth, step)  # type: ignore[union-attr]
-                    ]
-                )
-                yield group, depth, outcome, time.perf_counter() - start
+            outcomes = self._caught(cells, step)
+            seconds = (time.perf_counter() - start) / len(cells)
+            for (group, depth), outcome in zip(cells, outcomes, strict=True):
+                yield group, depth, outcome, seconds
 
-    def _caught(self, compute: Callable[[], list[Outcome]], count: int = 1) -> list[Outcome]:
-        """What it computes, with what it warned of; an error is an outcome, whatever it is: the
-        other cells go on.
+    def _caught(self, cells: list[tuple[Group, int]], step: Stop) -> list[Outcome]:
+        """What becomes of cells, with what was warned of; an error is an outcome, whatever it is:
+        the other cells go on.
         """
         with collect_warnings() as warned:
             try:
-                outcomes = compute()
+                outcomes = self._computed(cells, step)
             except Exception as error:
                 # without lone surrogates
                 text = f"{type(error).__name__}: {error}".encode(errors="replace").decode()
-                outcomes = [{"status": "failed", "error": text}] * count
-        warning = _text(
-            text for category, text in warned if not issubclass(category, self.expected)
-        )
-        return [outcome | {"warning": warning} for outcome in outcomes]
+                outcomes = [{"status": "failed", "error": text}] * len(cells)
+        lines = [text for category, text in warned if not issubclass(category, self.expected)]
+        return [outcome | {"warning": _text(lines)} for outcome in outcomes]
+
+    def _computed(self, cells: list[tuple[Group, int]], step: Stop) -> list[Outcome]:
+        if self.finite is not None and cells[0][0].kind == "finite":
+            return self.finite.cells([group for group, _ in cells], step)
+        assert self.infinite is not None  # kinds says so
+        return [self.infinite.cell(group, depth, step) for group, depth in cells]
 
 
 def _text(warned: Iterable[str]) -> str | None:
@@ -158,12 +154,8 @@ class _Split:
 
     def __init__(self, protocol: Protocol, images: Images, test: Test, split: Split) -> None:
         train, validation = rows(protocol, split, len(images.y))
-        self.split, self.train, self.validation, self.test = (
-            split,
-            images.X[train],
-            images.X[validation],
-            test,
-        )
+        self.split, self.test = split, test
+        self.train, self.validation = images.X[train], images.X[validation]
         self.targets = _targets(images.y[train])
         self.labels = np.concatenate([images.y[validation], test.labels])
 
@@ -190,34 +182,20 @@ class _Infinite:
         self.images = images
         others = _points(images.validation), images.test.points
         points = _points(images.train)
-        groups = [
-            group
-            for group in protocol.groups
-            if group.split == images.split and group.width is None
-        ]
-        several = sum(len(group.depths) for group in groups) > 1
+        groups = (group for group in protocol.groups if group.split == images.split)
+        several = sum(len(group.depths) for group in groups if group.width is None) > 1
         keep = several and 8 * len(points) * (len(points) // 2 + len(images.labels)) <= _KEPT
         self.points = sphere.on_sphere(points, sphere.window(others[0], points), keep=keep)
         self.others = [self.points.beside(some, keep=keep) for some in others]
 
     def cell(self, group: Group, depth: int, step: Stop) -> Outcome:
-        """Fit, predict and score."""
-        posterior = self._posterior(group, depth, step)
+        known = (self.points, self.images.targets, self.noise_var)
+        posterior = Posterior(group.kernel(depth), *known, policy=self.policy, progress=step)
         mean = self._mean(posterior, step)
         if not np.isfinite(mean).all():
             raise MnngpError("the posterior means are not finite")
         noise = {"noise_var": float(posterior.noise_var[0]), "attempts": posterior.report.attempts}
         return self.images.scores(mean) | noise
-
-    def _posterior(self, group: Group, depth: int, step: Stop) -> Posterior:
-        return Posterior(
-            group.kernel(depth),
-            self.points,
-            self.images.targets,
-            self.noise_var,
-            policy=self.policy,
-            progress=step,
-        )
 
     def _mean(self, posterior: Posterior, step: Stop) -> Matrix:
         """The posterior means at the other images, a chunk of them at a time."""
@@ -230,33 +208,22 @@ class _Infinite:
 
 
 class _Finite:
-    """The images as tensors for networks."""
-
     def __init__(self, protocol: Protocol, images: _Split) -> None:
         finite.require_torch()
         self.images = images
         self.X, self.validation = _inputs(images.train), _inputs(images.validation)
-        self.start, self.order = (
-            int(
-                np.random.SeedSequence([protocol.seed, images.split.repeat, which]).generate_state(
-                    1
-                )[0]
-            )
-            for which in (1, 2)
-        )
+        seeds = (np.random.SeedSequence([protocol.seed, images.split.repeat, i]) for i in (1, 2))
+        self.start, self.order = (int(seed.generate_state(1)[0]) for seed in seeds)
 
     def cells(self, groups: Sequence[Group], step: Stop) -> list[Outcome]:
         """Train networks of one shape together, and score each."""
         first = groups[0]
         if first.training is None or first.width is None:
             raise MnngpError(f"not a network of finite width: {first}")
+        shape = (first.width, first.rank or 1, first.depths[0], self.X.shape[1], _CLASSES)
         networks = [
             finite.MaxoutNetwork(
-                first.width,
-                first.rank or 1,
-                first.depths[0],
-                self.X.shape[1],
-                _CLASSES,
+                *shape,
                 weight_std=math.sqrt(group.weight_var),
                 bias_std=math.sqrt(group.bias_var),
                 seed=self.start,
@@ -271,10 +238,9 @@ class _Finite:
             networks, self.X, self.images.targets, training, validation=validation, stop=step
         )
         step()
-        outputs = [
-            finite.predict(networks, some) for some in (self.validation, self.images.test.inputs)
-        ]
-        scored = []
+        others = (self.validation, self.images.test.inputs)
+        outputs = [finite.predict(networks, some) for some in others]
+        scored: list[Outcome] = []
         for history, own in zip(histories, np.concatenate(outputs, axis=1), strict=True):
             # from before: early stopping has kept it
             best = first.training.patience is not None and history.kept > 0

@@ -1,5 +1,9 @@
 """Table 1, ours beside the paper's.
 
+*The paper's.* ``table1.csv`` has its rows. The ``mnngp`` and ``finite`` ones are the authors' own,
+means of 20 repeats; the ``nngp`` ones are Lee et al.'s (2018), of one split. Neither gives a
+spread. ``bias`` and ``weight`` are variances, but standard deviations in the ``finite`` rows.
+
 *Ours* is the mean test accuracy of the selected hyperparameters, ± the standard deviation s over n
 repeats. The paper gives means without a spread, so the standard error of a difference takes theirs
 to be like ours: s √(1/n + 1/m), where m is 20 for the authors' rows and 1 for those of Lee et al.
@@ -9,18 +13,72 @@ it.
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
 from typing import Any
 
-from mnngp.experiments.paper import Published, published, table1
 from mnngp.experiments.protocol import ACTIVATIONS
 from mnngp.experiments.selection import Row, Setting, Spread, row_order
 
 AGREEMENT = 0.005  # of an accuracy; or three standard errors, where that is more
 _DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+_REPEATS = {"mnngp": 20, "finite": 20, "nngp": 1}  # of the paper's rows
 _LOWER = ("maxout", "tanh", "erf", "abs")  # in a sentence
+
+
+@dataclass(frozen=True)
+class Published:
+    """One row of the paper's table 1."""
+
+    dataset: str
+    n_train: int
+    family: str  # "mnngp", "nngp" or "finite"
+    activation: str  # "maxout", "relu" or "tanh"
+    width: int | None  # of finite networks
+    rank: int | None
+    depth: int
+    bias: float
+    weight: float
+    model: str  # as printed: q-depth-σ_b²-σ_w²
+    accuracy: float
+
+    @property
+    def repeats(self) -> int:
+        """How many training sets the accuracy is a mean over."""
+        return _REPEATS[self.family]
+
+
+@lru_cache(maxsize=1)
+def table1() -> tuple[Published, ...]:
+    """All rows, in the paper's order."""
+    text = files("mnngp.experiments").joinpath("table1.csv").read_text(encoding="utf-8")
+    rows = []
+    for dataset, size, _, family, model, unit, rank, *numbers in csv.reader(text.splitlines()[1:]):
+        depth, bias, weight, accuracy = map(float, numbers)
+        network = ("maxout", int(unit)) if family == "finite" else (unit, None)
+        shape = (int(rank) if rank else None, int(depth))
+        found = (dataset, int(size), family, *network, *shape, bias, weight, model, accuracy)
+        rows.append(Published(*found))
+    return tuple(rows)
+
+
+def published(
+    dataset: str, n_train: int, activation: str, *, finite: bool = False
+) -> Published | None:
+    """The paper's row for an activation, or for networks of finite width; None where it has none.
+
+    >>> published("mnist", 1000, "maxout").accuracy
+    0.935
+    """
+    wanted = (dataset, n_train, activation, finite)
+    rows = {
+        (row.dataset, row.n_train, row.activation, row.width is not None): row for row in table1()
+    }
+    return rows.get(wanted)
 
 
 def dataset_name(name: str) -> str:
@@ -63,17 +121,14 @@ def model_name(setting: Setting) -> str:
     """
     variances = (setting.bias_var, setting.weight_var)
     if setting.width is not None:
-        words = [setting.width, setting.rank, *(f"{math.sqrt(value):.4g}" for value in variances)]
-        words.insert(2, setting.depth)
+        shape = (setting.width, setting.rank, setting.depth)
+        words = [*shape, *(f"{math.sqrt(value):.4g}" for value in variances)]
     else:
         first = setting.rank or ACTIVATIONS.get(setting.activation, setting.activation)
-        words = [first, setting.depth, *map(_two_decimals, variances)]
+        # two decimals, as the paper has it, or two digits where that would be none, or many
+        shown = (f"{v:.2f}" if v == 0.0 or 0.01 <= v < 1000.0 else f"{v:.2g}" for v in variances)
+        words = [first, setting.depth, *shown]
     return "-".join(map(str, words))
-
-
-def _two_decimals(value: float) -> str:
-    """As the paper has it, or two digits where that would be none, or many."""
-    return f"{value:.2f}" if value == 0.0 or 0.01 <= abs(value) < 1000.0 else f"{value:.2g}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +144,6 @@ class Line:
 
     @property
     def setting(self) -> Setting | None:
-        """The selected hyperparameters."""
         return self.row.best.setting if self.row and self.row.best else None
 
     @property
@@ -98,7 +152,6 @@ class Line:
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the paper's."""
         return self.ours.mean - self.paper.accuracy if self.ours and self.paper else None
 
     @property
@@ -135,15 +188,9 @@ class Line:
 def lines(rows: Iterable[Row], *, ranks: bool = False, missing: bool = False) -> list[Line]:
     """The lines of the table, in order; rows of several runs may be put together.
 
-    Parameters
-    ----------
-    rows : iterable of Row
-        What ``selection.rows`` returns.
-    ranks : bool
-        Also a row for each rank of maxout, and for each width; the paper has none.
-    missing : bool
-        Also the paper's rows that were not run, of the same sets of data: networks of finite width,
-        other sizes. Left out by default, since a run is mostly one row or two of the paper's table.
+    With ``ranks`` also a row for each rank of maxout, and for each width; the paper has none. With
+    ``missing`` also the paper's rows that were not run, of the same sets of data: left out by
+    default, since a run is mostly one row or two of the paper's table.
     """
     rows, found = list(rows), []
     for row in rows:
@@ -171,16 +218,12 @@ def record(line: Line) -> dict[str, Any]:
     """A row as a flat dictionary of numbers and strings, unrounded; what there is not is None."""
     best = line.row.best if line.row else None
     setting = line.setting
-    deviations: dict[str, Any] = {"bias_std": None, "weight_std": None}
-    variances = {
-        name: getattr(setting, name) if setting else None for name in ("bias_var", "weight_var")
-    }
-    if setting and setting.width is not None:
-        deviations = {
-            "bias_std": math.sqrt(setting.bias_var),
-            "weight_std": math.sqrt(setting.weight_var),
-        }
-        variances = dict.fromkeys(variances)
+    spreads: dict[str, Any] = dict.fromkeys(("bias_var", "weight_var", "bias_std", "weight_std"))
+    if setting and setting.width is None:
+        spreads |= {"bias_var": setting.bias_var, "weight_var": setting.weight_var}
+    elif setting:
+        spreads["bias_std"] = math.sqrt(setting.bias_var)
+        spreads["weight_std"] = math.sqrt(setting.weight_var)
 
     def of(source: Any, *names: str, **renamed: str) -> dict[str, Any]:
         named = dict(zip(names, names, strict=True)) | renamed
@@ -193,8 +236,7 @@ def record(line: Line) -> dict[str, Any]:
         **of(setting, "width", "training"),
         "model": line.model,
         **of(setting, "rank", "depth"),
-        **variances,
-        **deviations,
+        **spreads,
         **of(line.paper, paper_model="model", paper_accuracy="accuracy"),
         **of(line.ours, test_accuracy="mean", standard_deviation="deviation"),
         **of(line.ours, "standard_error"),

@@ -42,9 +42,9 @@ from mnngp.data import Images
 from mnngp.errors import ClusterError, MissingExtraError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
+from mnngp.experiments.records import Watcher
 from mnngp.experiments.runner import SMALL, Sweep, Unit
 from mnngp.experiments.store import Store
-from mnngp.experiments.watcher import Watcher
 
 _KEPT = 2  # splits whose angles a worker keeps
 _LOOK = 1.0  # seconds between two looks at which workers there are
@@ -149,7 +149,6 @@ class _Distributed(Sweep):
                 self._submit(unit, worker)
 
     def _submit(self, unit: Unit, worker: str) -> None:
-        """Have a unit computed by a worker."""
         future = self.client.submit(_compute, self.plugin.name, unit, workers=[worker], pure=False)
         self.running[future.key] = (unit, future, worker)
         future.add_done_callback(self.events.put)
@@ -274,7 +273,6 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
         self.name = f"mnngp-cells-{uuid.uuid4().hex}"
 
     def setup(self, worker: Any) -> None:
-        """The worker has it now."""
         self.test = Test(self.protocol, self.images)
         self.kept: OrderedDict[Split, Prepared] = OrderedDict()
         self.lock = threading.Lock()
@@ -284,7 +282,6 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
         )
 
     def teardown(self, worker: Any) -> None:
-        """The sweep is over."""
         if self.limit is not None:
             self.limit.restore_original_limits()
 
@@ -292,7 +289,6 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
         return {"protocol": self.protocol, "images": self.images, "name": self.name}
 
     def compute(self, unit: Unit) -> Computed:
-        """Compute the cells of a unit."""
         with self.lock:  # two threads do not compute the same angles
             data = self.kept.pop(unit.split, None)
             if data is None:

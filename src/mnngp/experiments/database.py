@@ -1,15 +1,22 @@
-"""SQLite for stores: how a file is opened, and its errors with their remedies."""
+"""SQLite for stores: how a file is opened, its errors with their remedies, and locks.
+
+The locks are those of the operating system, on single bytes of a file. They go with the process
+that holds them, however it ends: nothing stays claimed by the dead, and there is no clock or
+heartbeat.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 from urllib.parse import quote
 
-from mnngp.errors import MnngpError
+from mnngp._io import writable
+from mnngp.errors import InputError, MnngpError
 
 REMEDY = "take a copy from before, or another file (-o)"
 _PATIENCE = 60.0  # seconds to wait for another process that is writing
@@ -43,16 +50,10 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 def check_writable(path: Path) -> None:
     """SQLite opens a file that it may not write all the same, and complains late."""
-    if path.is_dir():
-        raise StoreError(f"{path} is a folder; name a file for the store")
-    if not path.parent.is_dir():
-        raise StoreError(f"{path} must be in a folder that exists")
-    if path.exists() and not os.access(path, os.W_OK):
-        raise StoreError(f"{path} cannot be written: it is read-only")
-    if not os.access(path.parent, os.W_OK):
-        raise StoreError(
-            f"{path} cannot be written: the folder {path.parent.absolute()} is read-only"
-        )
+    try:
+        writable(path)
+    except InputError as error:
+        raise StoreError(str(error)) from error
 
 
 @contextlib.contextmanager
@@ -62,21 +63,6 @@ def errors(path: Path, what: str) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         raise _translated(path, what, error) from error
-
-
-@contextlib.contextmanager
-def transaction(connection: sqlite3.Connection, path: Path, what: str, lock: str) -> Iterator[None]:
-    """All of it or nothing. ``lock`` is SQLite's: IMMEDIATE to write, DEFERRED to read."""
-    with errors(path, what):
-        connection.execute(f"BEGIN {lock}")
-        try:
-            yield
-            connection.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-            raise
 
 
 def _translated(path: Path, what: str, error: Exception) -> StoreError:
@@ -98,3 +84,36 @@ def _translated(path: Path, what: str, error: Exception) -> StoreError:
     elif name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         text = f"another process has kept it for {_PATIENCE:.0f} seconds; {kept}"
     return StoreError(f"{path} cannot be {what}: {text}")
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def lock(file: IO[bytes], start: int, count: int) -> bool:
+        """Try to lock some bytes; whether nobody else has one of them."""
+        file.seek(start)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, count)
+        except OSError:
+            return False
+        return True
+
+    def unlock(file: IO[bytes], start: int, count: int) -> None:
+        """Give them back."""
+        file.seek(start)
+        msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, count)
+
+else:
+    import fcntl
+
+    def lock(file: IO[bytes], start: int, count: int) -> bool:
+        """Try to lock some bytes; whether nobody else has one of them."""
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, count, start)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def unlock(file: IO[bytes], start: int, count: int) -> None:
+        """Give them back."""
+        fcntl.lockf(file, fcntl.LOCK_UN, count, start)

@@ -6,9 +6,8 @@ import io
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,8 @@ from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor
 from mnngp.experiments import report as page
 from mnngp.experiments import runner
 from mnngp.experiments.protocol import Protocol
-from mnngp.experiments.records import Result
+from mnngp.experiments.records import Result, Watcher
 from mnngp.experiments.store import Store
-from mnngp.experiments.watcher import Watcher
 from mnngp.inference import Posterior
 from mnngp.kernels import NetworkKernel
 
@@ -54,17 +52,15 @@ PROTOCOL: dict[str, Any] = {
 }
 
 
-@dataclass
-class FamilyAccuracy:
+class FamilyAccuracy(NamedTuple):
     """What one family of networks did: test accuracy by depth, and the time for all depths."""
 
     name: str
-    accuracy: dict[int, float] = field(default_factory=dict)
-    seconds: float = 0.0
+    accuracy: dict[int, float]
+    seconds: float
 
 
-@dataclass(frozen=True, eq=False)
-class Digits:
+class Digits(NamedTuple):
     """Scikit-learn's digits, each image standardised by itself as in the paper, split in two."""
 
     train: Vector
@@ -102,19 +98,20 @@ def warm_up() -> None:
 def run(data: Digits) -> Iterator[FamilyAccuracy]:
     """Fit every family at every depth."""
     for name, (activation, weight_var, scale) in FAMILIES.items():
-        result, start = FamilyAccuracy(name), time.perf_counter()
+        accuracy, start = {}, time.perf_counter()
         images, test = scale * data.train, scale * data.test
         for depth in DEPTHS:
             kernel = NetworkKernel([activation] * depth, weight_var=weight_var, bias_var=BIAS_VAR)
             noise_var = NOISE * float(kernel.diag(images[:1])[0])
             means = Posterior(kernel, images, data.targets, noise_var).mean(test)
-            result.accuracy[depth] = float(np.mean(means.argmax(axis=1) == data.test_labels))
-        result.seconds = time.perf_counter() - start
-        yield result
+            accuracy[depth] = float(np.mean(means.argmax(axis=1) == data.test_labels))
+        yield FamilyAccuracy(name, accuracy, time.perf_counter() - start)
 
 
-@dataclass(frozen=True, eq=False)
-class Contest:
+CONTEST = ("classifier", "accuracy", "log loss", "seconds to fit")
+
+
+class Contest(NamedTuple):
     """A classifier on the raw pixels, with nothing chosen by hand."""
 
     name: str
@@ -122,6 +119,10 @@ class Contest:
     accuracy: float
     log_loss: float
     seconds: float
+
+    def row(self) -> tuple[str, ...]:
+        """What the columns of ``CONTEST`` say of it."""
+        return (self.name, f"{self.accuracy:.3f}", f"{self.log_loss:.3f}", f"{self.seconds:.1f}")
 
 
 def contest(data: Digits) -> list[Contest]:
@@ -145,11 +146,10 @@ def contest(data: Digits) -> list[Contest]:
     return results
 
 
-@dataclass(frozen=True)
-class Guess:
+class Guess(NamedTuple):
     """What the classifier says of a test image: the two most probable digits."""
 
-    index: int
+    image: int  # its row
     truth: int
     first: int
     probability: float
@@ -161,14 +161,11 @@ def guesses(data: Digits, model: MaxoutGPClassifier, surest: int, least: int) ->
     """Of the surest and the least sure test images."""
     probability = model.predict_proba(data.raw_test)
     unsure = np.argsort(probability.max(axis=1))
-    shown = np.concatenate([unsure[len(unsure) - surest :], unsure[:least]])
     result = []
-    for index in shown.tolist():
-        second, first = np.argsort(probability[index])[-2:].tolist()
-        odds = probability[index].tolist()
-        result.append(
-            Guess(index, int(data.test_labels[index]), first, odds[first], second, odds[second])
-        )
+    for index in [*unsure[len(unsure) - surest :].tolist(), *unsure[:least].tolist()]:
+        odds, truth = probability[index].tolist(), int(data.test_labels[index])
+        second, first = np.argsort(odds)[-2:].tolist()
+        result.append(Guess(index, truth, first, odds[first], second, odds[second]))
     return result
 
 
@@ -179,7 +176,7 @@ class _Counting(Watcher):
         self.told, self.done, self.total = told, 0, 0
 
     def begin(self, total: int, finished: Sequence[Result]) -> None:
-        self.total, self.done = total, len(finished)
+        self.total = total
 
     def finished(self, results: Sequence[Result]) -> None:
         self.done += len(results)
@@ -202,11 +199,8 @@ def report(
             f"{TRAIN} digits to learn from, raw pixels. The classifier chose "
             f"{contest[0].model.kernel_!r} by leave-one-out, "
             f"which estimated an accuracy of {contest[0].model.loo_.accuracy:.3f}.",
-            ("classifier", "accuracy", "log loss", "seconds to fit"),
-            [
-                (one.name, f"{one.accuracy:.3f}", f"{one.log_loss:.3f}", f"{one.seconds:.1f}")
-                for one in contest
-            ],
+            CONTEST,
+            [one.row() for one in contest],
         ),
         page.Section(
             "What it looks like",
@@ -253,15 +247,11 @@ def _draw_moments(ax: Any) -> None:
 
 
 def _draw_accuracy(ax: Any, results: list[FamilyAccuracy]) -> None:
-    styles = {
-        "ReLU": {"ls": "--", "marker": "s", "color": "#222222"},
-        "tanh": {"ls": ":", "marker": "^", "color": "#888888"},
-    }
-    colors = iter(("#1b6ca8", "#2a9d8f", "#c8553d"))
-    for result in results:
-        style = styles.get(result.name) or {"marker": "o", "color": next(colors)}
+    maxout = (("o-", "#1b6ca8"), ("o-", "#2a9d8f"), ("o-", "#c8553d"))
+    styles = (*maxout, ("s--", "#222222"), ("^:", "#888888"))
+    for result, (line, color) in zip(results, styles, strict=True):
         depths, accuracies = zip(*result.accuracy.items(), strict=True)
-        ax.plot(depths, accuracies, ms=4, label=result.name, **style)
+        ax.plot(depths, accuracies, line, color=color, ms=4, label=result.name)
     ax.set(title=f"Test accuracy, {TRAIN} to learn from", xlabel="hidden layers", ylim=(0.95, 1.0))
     ax.legend(fontsize=8, frameon=False)
 
@@ -292,10 +282,10 @@ def _draw_predictions(
     axes = figure.subplots(2, surest + least, gridspec_kw={"height_ratios": [1, 1.3]})
     for column, guess in enumerate(guesses(data, model, surest, least)):
         (image, bars), right = axes[:, column], guess.first == guess.truth
-        image.imshow(data.raw_test[guess.index].reshape(8, 8), cmap="gray_r")
+        image.imshow(data.raw_test[guess.image].reshape(8, 8), cmap="gray_r")
         image.set_axis_off()
         image.set_title(f"{guess.truth}", color="#222222" if right else "#c8553d")
-        bars.barh(range(10), probability[guess.index], color="#1b6ca8" if right else "#c8553d")
+        bars.barh(range(10), probability[guess.image], color="#1b6ca8" if right else "#c8553d")
         bars.set(xlim=(0.0, 1.0), yticks=range(10) if column == 0 else [], xticks=[0, 1])
         bars.invert_yaxis()
     figure.suptitle(

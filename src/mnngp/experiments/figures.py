@@ -1,4 +1,4 @@
-"""The paper's figures 1 and 2 and the timings, as Plotly figures; ``heat_maps`` has figure 3.
+"""The paper's figures 1 and 2 and the timings, as Plotly figures; ``panels`` has figure 3.
 
 ``plotly.graph_objects.Figure(figure)`` makes an object of one. Names that come from data or
 configuration are escaped, because Plotly reads mark-up in texts.
@@ -14,33 +14,18 @@ from functools import lru_cache
 from html import escape
 from importlib.resources import files
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mnngp.activations import Maxout
-from mnngp.experiments.comparison import model_name, network_name, row_name
-from mnngp.experiments.heat_maps import plus_minus
-from mnngp.experiments.panels import (
-    BLUE,
-    GREEN,
-    GREY,
-    OCHRE,
-    ORANGE,
-    PURPLE,
-    Figure,
-    Grid,
-    once_in_legend,
-    panels,
-    rounded,
-    scatter,
-)
-from mnngp.experiments.paper import Published, table1
+from mnngp.experiments import panels
+from mnngp.experiments.comparison import Published, model_name, network_name, row_name, table1
+from mnngp.experiments.panels import Figure, Grid, once_in_legend, plus_minus, rounded, scatter
+from mnngp.experiments.records import Result
 from mnngp.experiments.selection import Row
 
-if TYPE_CHECKING:
-    from mnngp.experiments.records import Result
-
+BLUE, ORANGE, GREEN = "#3b82c4", "#d1602f", "#1f9d78"
+PURPLE, GREY, OCHRE = "#a66bb5", "#808890", "#b08a1e"
 RANK_STYLES = {2: (BLUE, "solid"), 3: (GREEN, "dash"), 4: (ORANGE, "dashdot"), 8: (PURPLE, "dot")}
 STYLES = {  # colour, marker and dash of an activation
     "maxout": (BLUE, "circle", "solid"),
@@ -105,7 +90,7 @@ def moments(ranks: Sequence[int] = (2, 3, 4)) -> Figure:
         "tickvals": [*(10.0**-power for power in powers), 1],
         "ticktext": [*(f"10<sup>−{power}</sup>" for power in powers), "1"],
     }
-    layout = panels(titles, x, y, Grid(columns=4, least=255, height=250))
+    layout = panels.layout(titles, x, y, Grid(columns=4, least=255, height=250))
     layout["yaxis"] = {"anchor": "x"}
     return {"data": data, "layout": layout}
 
@@ -165,7 +150,7 @@ def accuracy(rows: Iterable[Row], dataset: str) -> Figure | None:
         "ticktext": [f"{n / 1000:g}k" if n >= 1000 else str(n) for n in _apart(sizes)],
     }
     y = {"title": {"text": "test accuracy"}, "matches": "y"}
-    layout = panels(titles, x, y, Grid(columns=4, least=250, height=300, share=True))
+    layout = panels.layout(titles, x, y, Grid(columns=4, least=250, height=300, share=True))
     layout["meta"] |= {"paper": bool(theirs), "by_size": True}
     return {"data": data, "layout": layout}
 
@@ -237,17 +222,15 @@ def _side_by_side(rows: list[Row]) -> Figure:
         for row in rows
         if (row.rank is not None) == (ranked and row.activation == "maxout") and _of_one_width(row)
     ]
-    data = []
+    data, hover = [], "%{x:.4f}%{customdata[1]}<br>%{customdata[0]}<extra></extra>"
     for row in reversed(shown):
         name, trace = escape(row_name(row)), _ours(0, [row], _style(row, rows))
         trace |= {"x": trace["y"], "y": [name], "error_x": trace.pop("error_y")}
-        trace |= {"mode": "markers", "showlegend": False}
-        hover = "%{x:.4f}%{customdata[1]}<br>%{customdata[0]}<extra></extra>"
-        trace["hovertemplate"] = f"{name}<br>{hover}"
+        trace |= {"mode": "markers", "showlegend": False, "hovertemplate": f"{name}<br>{hover}"}
         data.append(trace)
     x = {"title": {"text": "test accuracy"}}
     y = {"type": "category", "automargin": True, "showgrid": False}
-    layout = panels([""], x, y, Grid(1, least=250, height=30 * len(shown) + 20, most=760))
+    layout = panels.layout([""], x, y, Grid(1, least=250, height=30 * len(shown) + 20, most=760))
     layout["meta"] |= {"paper": False, "by_size": False}
     return {"data": data, "layout": layout}
 
@@ -269,37 +252,32 @@ def timings(results: Iterable[Result]) -> Figure | None:
 
     None for a single depth.
     """
-    # by network, number of images and depth
-    seconds: dict[tuple[str, str, int | None], dict[int, dict[int, list[float]]]] = {}
-    depths = set()
-    for result in results:
-        if result.status == "done" and result.seconds:
-            network = (result.activation, result.kind, result.width)
-            of_size = seconds.setdefault(network, {}).setdefault(result.n_train, {})
-            of_size.setdefault(result.depth, []).append(result.seconds)
-            depths.add(result.depth)
-    if len(depths) < 2:
+    timed = [result for result in results if result.status == "done" and result.seconds]
+    if len({result.depth for result in timed}) < 2:
         return None
-    sizes = sorted({size for by_size in seconds.values() for size in by_size})
+    networks = list(dict.fromkeys((one.activation, one.kind, one.width) for one in timed))
+    sizes = sorted({result.n_train for result in timed})
+    seconds: dict[tuple[int, int], dict[int, list[float]]] = {}  # by panel and size, by depth
+    for one in sorted(timed, key=lambda one: one.depth):
+        line = (networks.index((one.activation, one.kind, one.width)), one.n_train)
+        seconds.setdefault(line, {}).setdefault(one.depth, []).append(one.seconds or 0.0)
     data: list[Figure] = []
-    for panel, by_size in enumerate(seconds.values()):
-        for size, by_depth in sorted(by_size.items()):
-            color, symbol = SIZES[sizes.index(size) % len(SIZES)]
-            times = dict(sorted(by_depth.items()))
-            trace = scatter(
-                panel,
-                list(times),
-                [float(f"{median(values):.3g}") for values in times.values()],
-                color,
-                marker={"size": 6, "symbol": symbol},
-                line={"width": 1.5},
-                name=f"{size:,} images",
-                legendgroup=str(size),
-                customdata=[[len(values)] for values in times.values()],
-                hovertemplate=f"{size:,} images, depth %{{x}}<br>%{{y:.3g}} s, of "
-                "%{customdata[0]:,} cells<extra></extra>",
-            )
-            data.append(trace)
+    for (panel, size), times in sorted(seconds.items()):
+        color, symbol = SIZES[sizes.index(size) % len(SIZES)]
+        trace = scatter(
+            panel,
+            list(times),
+            [float(f"{median(values):.3g}") for values in times.values()],
+            color,
+            marker={"size": 6, "symbol": symbol},
+            line={"width": 1.5},
+            name=f"{size:,} images",
+            legendgroup=str(size),
+            customdata=[[len(values)] for values in times.values()],
+            hovertemplate=f"{size:,} images, depth %{{x}}<br>%{{y:.3g}} s, of "
+            "%{customdata[0]:,} cells<extra></extra>",
+        )
+        data.append(trace)
     once_in_legend(data)
     heights = [height for trace in data for height in trace["y"]]
     wide = max(heights) > 10.0 * min(heights)
@@ -308,7 +286,7 @@ def timings(results: Iterable[Result]) -> Figure | None:
     )
     x = {"title": {"text": "hidden layers"}, "rangemode": "tozero"}
     y = {"title": {"text": "seconds a cell"}, "matches": "y"} | scale
-    titles = [escape(network_name(*network)) for network in seconds]
+    titles = [escape(network_name(*network)) for network in networks]
     columns = 4 if len(titles) % 4 == 0 else 3
-    layout = panels(titles, x, y, Grid(columns, least=250, height=230, share=True))
+    layout = panels.layout(titles, x, y, Grid(columns, least=250, height=230, share=True))
     return {"data": data, "layout": layout}

@@ -7,15 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from statistics import median_high
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mnngp.experiments import comparison, rendering
 from mnngp.experiments.comparison import Line, dataset_name, network_name
+from mnngp.experiments.protocol import leaves
+from mnngp.experiments.records import Result
 from mnngp.experiments.rendering import NOTHING, power
 from mnngp.experiments.selection import Row
-
-if TYPE_CHECKING:
-    from mnngp.experiments.records import Result
 
 _MOST = 40  # rows of a list that could be as long as the run
 
@@ -262,13 +261,7 @@ def raised_noise(results: Sequence[Result]) -> list[dict[str, str]]:
 
 def flat(value: Any, name: str = "") -> list[tuple[str, str]]:
     """Nested configuration as lines of a dotted name and a value; long lists are shortened."""
-    if isinstance(value, Mapping):
-        inner = [(f"{name}.{key}" if name else str(key), item) for key, item in value.items()]
-    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-        inner = [(f"{name}[{i}]", item) for i, item in enumerate(value)]
-    else:
-        return [(name, _words(value))]
-    return [line for key, item in inner for line in flat(item, key)]
+    return [(key, _words(item)) for key, item in leaves(value, name, lists=True)]
 
 
 def _words(value: Any) -> str:
@@ -283,12 +276,10 @@ def _words(value: Any) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Four digits, or a dash."""
     return NOTHING if value is None else f"{value:.4f}"
 
 
 def _to_the_minute(text: str) -> str:
-    """An ISO time, to the minute."""
     try:
         return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M %Z").strip()
     except ValueError:

@@ -1,42 +1,6 @@
 """The protocol of a run: a TOML file that says which data, sizes, repeats and networks.
 
-    title = "MNIST, 1,000 images: the paper's grid"
-
-    [data]
-    name = "mnist"             # digits, mnist, fashion-mnist, cifar10
-    train = [1000]             # sizes n_t
-    validation = 10000         # n_v
-    repeats = 1
-    seed = 0                   # the default
-    # test = 2000              # only the first so many test images
-
-    [noise]                    # may be left out: these are the defaults
-    policy = "paper"           # times ten whenever the factorisation fails; or "relative"
-    noise_var = 1e-10
-
-    [[family]]                 # one or more
-    activation = "maxout"      # maxout, relu, leaky_relu, abs, erf, tanh, gelu
-    kind = "nngp"              # the default; or "ntk"
-    rank = [2, 3, 4]           # of maxout
-    depth = [1, 5, 9]
-    weight_var = [0.1, 0.776]  # a number, a list, or
-    bias_var = { from = 0.0, to = 2.0, count = 30 }
-    # train = [1000]           # only at these of data.train
-
-    [[family]]                 # of finite width, initialised as in the paper and trained
-    kind = "finite"            # (needs PyTorch)
-    width = [5, 50, 500]
-    rank = [2, 3, 4]
-    depth = [1, 5, 9]
-    weight_std = [0.001, 0.1]  # standard deviations, whatever the fan-in
-    bias_std = 0.1
-    optimizer = "adam"         # the defaults; or "sgd"
-    learning_rate = 1e-5       # or several
-    epochs = 200
-    batch_size = 256
-    # patience = 10            # early stopping, on the validation images
-
-Repeat r shuffles the original training images with
+docs/experiments.md describes the file. Repeat r shuffles the original training images with
 ``numpy.random.default_rng(SeedSequence([seed, r]))``; the first n_t train and the next n_v
 validate. A *cell* is one network at one size and repeat. A *group* is the cells that differ in
 depth alone, a *split* a size and a repeat. Of a finite network ``weight_var`` and ``bias_var`` are
@@ -48,17 +12,18 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mnngp import _validation
 from mnngp.data.published import NAMES, collection
 from mnngp.errors import InputError
-from mnngp.experiments.configuration import Table, leaves
 from mnngp.finite.schedule import Training
 
 if TYPE_CHECKING:
@@ -74,7 +39,8 @@ ACTIVATIONS = {  # the classes of mnngp.activations
     "tanh": "Tanh",
     "gelu": "GELU",
 }
-_MOST_CELLS = 1_000_000
+_MOST = 1_000_000  # values of a range, and cells
+_REQUIRED: Any = object()
 _DEEPEST = 10_000
 _WIDEST = 1_000_000
 _TRAINING = ("optimizer", "learning_rate", "epochs", "batch_size", "patience")
@@ -82,6 +48,92 @@ _DATA = ("name", "train", "validation", "repeats", "seed", "test")
 _EVERY_FAMILY = ("activation", "kind", "rank", "depth", "train")
 _INFINITE = (*_EVERY_FAMILY, "weight_var", "bias_var")
 _FINITE = (*_EVERY_FAMILY, "width", "weight_std", "bias_std", *_TRAINING)
+
+
+class Table:
+    """One table of the file, read value by value: an error names the key.
+
+    ``name`` is how errors call it, ``known`` are the keys it may have.
+    """
+
+    def __init__(self, name: str, values: Any, known: Collection[str]) -> None:
+        if not isinstance(values, Mapping):
+            written = "" if name.endswith("]") else f", [{name}]"
+            raise InputError(f"{name} must be a table{written}, got {values!r}")
+        self.prefix, self.values = f"{name}." if name else "", values
+        for key in values:
+            if key not in known:
+                raise InputError(
+                    f"{self.prefix}{key} is not known here; there are {', '.join(sorted(known))}"
+                )
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def get(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A value; without a default it must be there."""
+        if key not in self.values and default is _REQUIRED:
+            raise InputError(f"{self.prefix}{key} is missing")
+        return self.values.get(key, default)
+
+    def table(self, key: str, known: Collection[str]) -> Table:
+        return Table(f"{self.prefix}{key}", self.get(key), known)
+
+    def choice(self, key: str, allowed: Collection[str], default: Any = _REQUIRED) -> str:
+        return _validation.one_of(self.prefix + key, self.get(key, default), tuple(allowed))
+
+    def integer(self, key: str, default: Any = _REQUIRED) -> int:
+        return _validation.positive_int(self.prefix + key, self.get(key, default))
+
+    def integers(self, key: str, most: int | None = None) -> tuple[int, ...]:
+        """One positive integer or several, ascending and each once."""
+        numbers = {_validation.positive_int(name, item) for name, item in self._items(key)}
+        if most is not None and max(numbers) > most:
+            raise InputError(f"{self.prefix}{key} must be at most {most:,}, got {max(numbers):,}")
+        return tuple(sorted(numbers))
+
+    def reals(self, key: str, default: Any = _REQUIRED, **limits: Any) -> tuple[float, ...]:
+        """A number, several, or a range; ascending and each once.
+
+        ``limits`` are those of ``_validation.real``.
+        """
+        limits = {"low": 0.0, "high": _validation.LARGEST_VARIANCE, **limits}
+        if not isinstance(self.get(key, default), Mapping):
+            items = self._items(key, default)
+            return tuple(sorted({_validation.real(name, item, **limits) for name, item in items}))
+        inner = self.table(key, ("from", "to", "count"))
+        low, high = (
+            _validation.real(inner.prefix + end, inner.get(end), **limits) for end in ("from", "to")
+        )
+        if (count := inner.integer("count")) > _MOST:
+            raise InputError(f"{inner.prefix}count must be at most {_MOST:,}, got {count:,}")
+        return tuple(sorted(set(np.linspace(low, high, count).tolist())))
+
+    def _items(self, key: str, default: Any = _REQUIRED) -> list[tuple[str, Any]]:
+        """The values of a list, or the one value, with their names."""
+        value, name = self.get(key, default), self.prefix + key
+        if not isinstance(value, list):
+            return [(name, value)]
+        if not value:
+            raise InputError(f"{name} must hold at least one value, got none")
+        return [(f"{name}[{index}]", item) for index, item in enumerate(value)]
+
+
+def leaves(value: Any, key: str = "", *, lists: bool = False) -> Iterator[tuple[str, Any]]:
+    """The values of nested tables and lists, with their dotted keys.
+
+    With ``lists`` a list that holds no table is a value.
+    """
+    inner: Iterable[tuple[str, Any]]
+    if isinstance(value, Mapping):
+        inner = ((f"{key}.{name}" if key else name, item) for name, item in value.items())
+    elif isinstance(value, list) and not (lists and not any(isinstance(i, Mapping) for i in value)):
+        inner = ((f"{key}[{index}]", item) for index, item in enumerate(value))
+    else:
+        yield key, value
+        return
+    for name, item in inner:
+        yield from leaves(item, name, lists=lists)
 
 
 @dataclass(frozen=True, order=True)
@@ -114,11 +166,9 @@ class Group:
         return f"{size}/{repeat}/{unit}/{kind}/{self.weight_var!r}/{self.bias_var!r}/{depth}"
 
     def at(self, depths: tuple[int, ...]) -> Group:
-        """The same with other depths."""
         return replace(self, depths=depths)
 
     def kernel(self, depth: int) -> DeepKernel:
-        """The kernel of a cell."""
         from mnngp import activations
         from mnngp.kernels import NetworkKernel
 
@@ -145,11 +195,10 @@ class Family:
     def of(table: Table, train: tuple[int, ...]) -> Family:
         """Check a table of the file; ``train`` are the sizes of the protocol."""
         finite = table.get("kind", "nngp") == "finite"
-        activation = (
-            table.choice("activation", ("maxout",), default="maxout")
-            if finite
-            else table.choice("activation", ACTIVATIONS)
+        known = (
+            {"allowed": ("maxout",), "default": "maxout"} if finite else {"allowed": ACTIVATIONS}
         )
+        activation = table.choice("activation", **known)
         rank: tuple[int | None, ...] = (None,)
         if activation == "maxout":
             rank = table.integers("rank")
@@ -223,7 +272,6 @@ class Protocol:
 
     @staticmethod
     def load(path: str | Path) -> Protocol:
-        """Read a TOML file."""
         try:
             with open(path, "rb") as file:
                 mapping = tomllib.load(file)
@@ -256,11 +304,8 @@ class Protocol:
             raise InputError(f"title must be a text, got {title!r}")
         data = whole.table("data", _DATA)
         name = data.choice("name", NAMES)
-        train, validation, images = (
-            data.integers("train"),
-            data.integer("validation"),
-            collection(name),
-        )
+        train, validation = data.integers("train"), data.integer("validation")
+        images = collection(name)
         if max(train) + validation > images.train:
             raise InputError(
                 f"data.train and data.validation must be at most {images.train} together, the "
@@ -287,8 +332,8 @@ class Protocol:
             families=_families(whole.get("family"), train),
         )
         asked = protocol.repeats * sum(len(one.train) * len(one) for one in protocol.families)
-        if asked > _MOST_CELLS:
-            raise InputError(f"family: at most {_MOST_CELLS:,} cells can be run, got {asked:,}")
+        if asked > _MOST:
+            raise InputError(f"family: at most {_MOST:,} cells can be run, got {asked:,}")
         return protocol
 
     def mapping(self) -> dict[str, Any]:

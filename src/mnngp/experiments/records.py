@@ -1,4 +1,4 @@
-"""A finished cell, and how it stands in a row of SQLite.
+"""A finished cell, how it stands in a row of SQLite, where it was made, and who is told of it.
 
 *Formats.* 1: cells without ``width`` and ``training``. 2: without ``warning`` and checksums, and
 numbered by SQLite, which gives a number again once the newest cells are deleted. 3: the present
@@ -7,12 +7,22 @@ one, where a number is given once.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
+import os
+import platform
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import Any
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from mnngp.experiments.protocol import Split
 
 FORMAT = 3
 STATUS = ("done", "failed", "diverged")
@@ -61,8 +71,7 @@ class Result:
     warning: str | None = None
 
 
-@dataclass(frozen=True)
-class _Column:
+class _Column(NamedTuple):
     """A column of the table of cells: a field of ``Result``."""
 
     name: str
@@ -70,30 +79,14 @@ class _Column:
     optional: bool
     since: int  # the format that it came with
 
-    @property
-    def declaration(self) -> str:
-        sql = {str: "TEXT", int: "INTEGER", float: "REAL"}[self.kind]
-        return f'"{self.name}" {sql}' + ("" if self.optional else " NOT NULL")
-
-    def fault(self, value: Any) -> str | None:
-        """What is wrong with a value that was read."""
-        finite = not isinstance(value, float) or math.isfinite(value)
-        if (type(value) is self.kind and finite) or (value is None and self.optional):
-            return None
-        return f"{self.name} = {value!r}, which is not of type {self.kind.__name__}"
-
 
 _SINCE = {"width": 2, "training": 2, "warning": 3}
 _KINDS = {"str": str, "int": int, "float": float}
-_COLUMNS = [
-    _Column(
-        one.name,
-        _KINDS[str(one.type).removesuffix(" | None")],
-        "None" in str(one.type),
-        _SINCE.get(one.name, 1),
-    )
-    for one in fields(Result)
-]
+_SQL = {str: "TEXT", int: "INTEGER", float: "REAL"}
+_COLUMNS = []
+for one in fields(Result):
+    kind, _, optional = str(one.type).partition(" | ")
+    _COLUMNS.append(_Column(one.name, _KINDS[kind], bool(optional), _SINCE.get(one.name, 1)))
 
 
 def columns(version: int = FORMAT) -> list[str]:
@@ -103,7 +96,11 @@ def columns(version: int = FORMAT) -> list[str]:
 
 def tables(version: int = FORMAT) -> dict[str, str]:
     """The tables of a store, as SQLite remembers them."""
-    cell = ", ".join(column.declaration for column in _COLUMNS if column.since <= version)
+    cell = ", ".join(
+        f'"{name}" {_SQL[kind]}' + ("" if optional else " NOT NULL")
+        for name, kind, optional, since in _COLUMNS
+        if since <= version
+    )
     if version < 3:
         return {
             "run": "CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -148,9 +145,10 @@ def as_result(row: Sequence[Any]) -> Result:
 
     Older formats have fewer columns, and the rest their defaults.
     """
-    for column, value in zip(_COLUMNS, row, strict=False):
-        if fault := column.fault(value):
-            raise ValueError(fault)
+    for (name, kind, optional, _), value in zip(_COLUMNS, row, strict=False):
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if not (type(value) is kind and finite) and not (value is None and optional):
+            raise ValueError(f"{name} = {value!r}, which is not of type {kind.__name__}")
     result = Result(*row)
     if min(result.weight_var, result.bias_var) < 0.0 or (result.kind == "finite") != (
         result.width is not None
@@ -159,3 +157,56 @@ def as_result(row: Sequence[Any]) -> Result:
     if result.status not in STATUS or (result.status == "done") == (result.test_accuracy is None):
         raise ValueError(f"a cell with the status {result.status!r}")
     return result
+
+
+def now() -> str:
+    """The time, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def machine() -> str:
+    """Operating system, processor and cores; no names of hosts or users."""
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model = next(line for line in lines if line.startswith("model name"))
+        processor = model.partition(":")[2].strip()
+    system = f"{platform.system()} {platform.machine()}, {processor}"
+    return f"{system}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+@lru_cache(maxsize=1)
+def commit() -> str | None:
+    """The commit of the package's sources, with "+" if they were changed; None if there is none."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parents[1]), *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=20.0
+        ).stdout.strip()
+
+    try:
+        # an environment may lie in a checkout of something else
+        git("ls-files", "--error-unmatch", "__init__.py")
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+class Watcher:
+    """Is told how a sweep goes. This one does not mind: subclasses do."""
+
+    def begin(self, total: int, finished: Sequence[Result]) -> None:
+        """There are so many cells, of which some are finished."""
+
+    def preparing(self, split: Split) -> None:
+        """The angles of a split are computed."""
+
+    def finished(self, results: Sequence[Result]) -> None:
+        """Cells have been committed, by us or by another process."""
+
+    def waiting(self, cells: int) -> None:
+        """All that is left is being computed by other processes."""
+
+    def no_workers(self) -> None:
+        """The cluster has no workers yet, or any more."""

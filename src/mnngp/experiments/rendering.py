@@ -26,12 +26,7 @@ MARK = "†"  # of accuracies that are less accurate than usual
 
 def render(lines: Sequence[Line], style: str = "text") -> str:
     """The table as a string: "text", "csv", "markdown" or "latex"."""
-    styles: dict[str, Callable[[Sequence[Line]], str]] = {
-        "text": as_text,
-        "csv": as_csv,
-        "markdown": as_markdown,
-        "latex": as_latex,
-    }
+    styles = {"text": as_text, "csv": as_csv, "markdown": as_markdown, "latex": as_latex}
     return styles[_validation.one_of("format", style, tuple(styles))](lines)
 
 
@@ -84,29 +79,18 @@ class Column:
     paper: bool = False  # only where there is something to compare with
 
 
-def _model(line: Line) -> str:
-    return line.model or NOTHING
-
-
-def _papers_model(line: Line) -> str:
-    return line.paper.model if line.paper else NOTHING
-
-
-def _papers_accuracy(line: Line) -> str:
-    return f"{line.paper.accuracy:.4f}" if line.paper else NOTHING
-
-
+_MODEL = r"$q$-depth-$\sigma_b^2$-$\sigma_w^2$"
 COLUMNS = (
-    Column("data", lambda line: dataset_name(line.dataset), number=False),
-    Column("n_t", lambda line: f"{line.n_train:,}", "$n_t$"),
-    Column("network", lambda line: line.network, number=False),
-    Column("model", _model, r"$q$-depth-$\sigma_b^2$-$\sigma_w^2$", number=False),
-    Column("paper's model", _papers_model, number=False, paper=True),
-    Column("paper", _papers_accuracy, paper=True),
-    Column("ours", lambda line: marked(line.row.best if line.row else None)),
-    Column("difference", lambda line: signed(line.difference, 4), paper=True),
-    Column("in s.e.", lambda line: signed(line.in_standard_errors, 1), paper=True),
-    Column("repeats", lambda line: str(line.ours.repeats) if line.ours else NOTHING),
+    Column("data", lambda of: dataset_name(of.dataset), number=False),
+    Column("n_t", lambda of: f"{of.n_train:,}", "$n_t$"),
+    Column("network", lambda of: of.network, number=False),
+    Column("model", lambda of: of.model or NOTHING, _MODEL, number=False),
+    Column("paper's model", lambda of: of.paper.model if of.paper else NOTHING, "", False, True),
+    Column("paper", lambda of: f"{of.paper.accuracy:.4f}" if of.paper else NOTHING, paper=True),
+    Column("ours", lambda of: marked(of.row.best if of.row else None)),
+    Column("difference", lambda of: signed(of.difference, 4), paper=True),
+    Column("in s.e.", lambda of: signed(of.in_standard_errors, 1), paper=True),
+    Column("repeats", lambda of: str(of.ours.repeats) if of.ours else NOTHING),
 )
 
 
@@ -333,18 +317,13 @@ def _markdown(text: str) -> str:
     return "".join(f"\\{c}" if c in r"\`*_[]<>|~" else c for c in _one_line(text))
 
 
-_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "–": "--",
-    MARK: r"$^\dagger$",
-}
+_NAMED = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater"}
+_LATEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {c: rf"\text{name}{{}}" for c, name in _NAMED.items()}
+    | {"±": r"$\pm$", "−": "$-$", "–": "--", MARK: r"$^\dagger$"}
+)
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(c, c) for c in _one_line(text))
+    return _one_line(text).translate(_LATEX)

@@ -17,20 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mnngp import __version__
 from mnngp._io import atomic_write, writable
-from mnngp.errors import InputError, MissingExtraError
-from mnngp.experiments import comparison, figures, heat_maps, narrative, rendering, selection
-from mnngp.experiments.panels import Figure
+from mnngp._system.extras import require
+from mnngp.experiments import comparison, figures, narrative, rendering, selection
+from mnngp.experiments.panels import Figure, all_heat_maps
+from mnngp.experiments.records import Result
 from mnngp.experiments.selection import Row
-
-if TYPE_CHECKING:
-    from mnngp.experiments.records import Result
-    from mnngp.experiments.store import Store
-
-_NEEDED = 'reports need Jinja2 and Plotly: pip install "mnngp[experiments]"'
+from mnngp.experiments.store import Store
 
 
 @dataclass(frozen=True)
@@ -49,32 +45,13 @@ class Section:
         return f"data:image/png;base64,{base64.b64encode(self.picture or b'').decode()}"
 
 
-def write(
-    run: Store | Sequence[Result],
-    path: str | os.PathLike[str],
-    *,
-    title: str | None = None,
-    repeats: int | None = None,
-    sections: Sequence[Section] = (),
-) -> Path:
-    """Write the report of a run; a file that is there is replaced when the new one is complete.
+def write(run: Store | Sequence[Result], path: str | os.PathLike[str], **options: Any) -> Path:
+    """Write the report of a run, an HTML file; ``render`` says what the options are.
 
-    Parameters
-    ----------
-    run : Store or sequence of Result
-        A run's store, which also knows its protocol, or results alone.
-    path : path
-        Of the HTML file.
-    title : str, optional
-        The protocol's by default.
-    repeats : int, optional
-        Look at the first so many repeats only: for a run that is under way. All that the protocol
-        asks for by default.
-    sections : sequence of Section
-        More to show, after the table.
+    A file that is there is replaced when the new one is complete.
     """
     path = writable(path, *([] if isinstance(run, Sequence) else [run.path]))
-    page = render(run, title=title, repeats=repeats, sections=sections).encode(errors="replace")
+    page = render(run, **options).encode(errors="replace")
     with atomic_write(path) as file:
         file.write(page)
     return path
@@ -87,11 +64,14 @@ def render(
     repeats: int | None = None,
     sections: Sequence[Section] = (),
 ) -> str:
-    """The page as a string; ``write`` says what the arguments are."""
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingExtraError(_NEEDED) from error
+    """The page as a string, of a run's store, which also knows its protocol, or of results alone.
+
+    The title is the protocol's by default. ``repeats`` looks at the first so many only, for a run
+    that is under way; ``sections`` are shown after the table.
+    """
+    require("reports", "jinja2", "plotly")
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     templates = files("mnngp.experiments").joinpath("templates")
     scripts = [_plotly(), templates.joinpath("report.js").read_text(encoding="utf-8")]
     environment = Environment(
@@ -126,12 +106,7 @@ def contents(
         results, protocol = run.results(), run.protocol.mapping()
         about = run.about(results)  # of the same moment: the run may be under way
         title = title or run.protocol.title
-        repeats = run.protocol.repeats if repeats is None else repeats
-        if repeats > run.protocol.repeats:
-            raise InputError(
-                f"repeats must be at most {run.protocol.repeats}, as many as the run "
-                f"has, got {repeats}"
-            )
+        repeats = run.repeats(repeats)
     rows = selection.rows(results, repeats)
     lines = comparison.lines(rows)
     drawn = drawings(rows, results)
@@ -168,7 +143,7 @@ def drawings(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, list[t
     for i, dataset in enumerate(dict.fromkeys(row.dataset for row in rows)):
         if figure := figures.accuracy(rows, dataset):
             drawn[f"accuracy-{i}"] = [(comparison.dataset_name(dataset), figure)]
-    if named := heat_maps.all_heat_maps(rows):
+    if named := all_heat_maps(rows):
         drawn["heat-maps"] = named
     if figure := figures.timings(results):
         drawn["timings"] = [("", figure)]
@@ -192,8 +167,5 @@ def _script_safe(value: Any) -> str:
 
 def _plotly() -> str:
     """Plotly's program, from its Python package."""
-    try:
-        text = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(_NEEDED) from error
+    text = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--").replace("\r\n", "\n")

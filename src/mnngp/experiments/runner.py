@@ -24,10 +24,8 @@ from mnngp.data import Images
 from mnngp.errors import InputError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
 from mnngp.experiments.protocol import Group, Protocol, Split
-from mnngp.experiments.provenance import commit, now
-from mnngp.experiments.records import Result
+from mnngp.experiments.records import Result, Watcher, commit, now
 from mnngp.experiments.store import Store
-from mnngp.experiments.watcher import Watcher
 
 Finished = list[tuple[str, Result]]  # cells of one group, by their keys
 SMALL = 2048  # training images up to which a cell is one thread's work
@@ -58,7 +56,6 @@ class Unit:
         return sum(len(group.depths) for group in self.groups)
 
     def names(self) -> Iterator[str]:
-        """The keys of the cells."""
         return (group.key(depth) for group in self.groups for depth in group.depths)
 
 
@@ -157,11 +154,8 @@ class Sweep:
             self.last = news[-1][0]
             self.known |= {key for _, key, _ in news}
         if new:
-            self.open = [unit for unit in self.open if not self._is_finished(unit)]
+            self.open = [unit for unit in self.open if not self.known.issuperset(unit.names())]
         return new
-
-    def _is_finished(self, unit: Unit) -> bool:
-        return all(key in self.known for key in unit.names())
 
     def _next_split(self) -> Split | None:
         """A split with work left: one that nobody else is at, if there is one.
@@ -175,16 +169,11 @@ class Sweep:
             if self.store.claim(first, count):
                 self.store.release(first, count)
                 return split
-            if contested is None and self._any_free(numbers):
+            free = None if contested else next(filter(self.store.claim, numbers), None)
+            if free is not None:
+                self.store.release(free)
                 contested = split
         return contested
-
-    def _any_free(self, numbers: list[int]) -> bool:
-        for number in numbers:
-            if self.store.claim(number):
-                self.store.release(number)
-                return True
-        return False
 
     def _run_split(self, split: Split) -> None:
         """Compute what is claimable of a split, as many units at a time as there are threads."""
@@ -226,15 +215,11 @@ class Sweep:
         for unit in [unit for unit in self.open if unit.split == split]:
             if not self.store.claim(unit.number):
                 continue
-            missing = [self._missing(group) for group in unit.groups]
+            missing = [group.at(self.store.missing(group)) for group in unit.groups]
             if any(group.depths for group in missing):
                 yield Unit(unit.number, tuple(group for group in missing if group.depths))
             else:
                 self._close(unit)
-
-    def _missing(self, group: Group) -> Group:
-        finished = self.store.has(group)
-        return group.at(tuple(depth for depth in group.depths if depth not in finished))
 
     def _commit(self, unit: Unit, finished: Finished) -> None:
         self.store.add(finished)
@@ -251,17 +236,14 @@ class Sweep:
     def _compute(self, data: Prepared, unit: Unit) -> Finished:
         return self._results(data.outcomes(unit.groups, self._step))
 
-    def _results(self, computed: Iterable[tuple[Group, int, Outcome, float]]) -> Finished:
-        return [
-            (group.key(depth), self._result(group, depth, seconds, outcome))
-            for group, depth, outcome, seconds in computed
-        ]
-
     def _step(self, share: float = 0.0) -> None:
         if self.stop.is_set():
             raise _Stopped
 
-    def _result(self, group: Group, depth: int, seconds: float, outcome: dict[str, Any]) -> Result:
+    def _results(self, computed: Iterable[tuple[Group, int, Outcome, float]]) -> Finished:
+        return [(one[0].key(one[1]), self._result(*one)) for one in computed]
+
+    def _result(self, group: Group, depth: int, outcome: Outcome, seconds: float) -> Result:
         known: dict[str, Any] = {
             **{name: getattr(group, name) for name in _OF_A_GROUP},
             "dataset": self.protocol.dataset,

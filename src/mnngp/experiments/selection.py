@@ -13,14 +13,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from statistics import fmean, stdev
+from typing import NamedTuple
 
 from mnngp import _validation
 from mnngp.errors import InputError
-
-if TYPE_CHECKING:
-    from mnngp.experiments.records import Result
+from mnngp.experiments.records import Result
 
 _DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10")  # in the order of the tables
 _KINDS = ("nngp", "ntk", "finite")
@@ -49,17 +47,9 @@ class Setting(NamedTuple):
 
     @property
     def order(self) -> tuple[object, ...]:
-        """Sorts settings."""
         first = row_order(self.dataset, self.n_train, self.kind, self.activation)
-        variances = (self.bias_var, self.weight_var)
-        return (
-            *first,
-            self.width or 0,
-            self.rank or 0,
-            self.depth,
-            *variances,
-            self.training or "",
-        )
+        shape = (self.width or 0, self.rank or 0, self.depth)
+        return (*first, *shape, self.bias_var, self.weight_var, self.training or "")
 
 
 @dataclass(frozen=True)
@@ -83,8 +73,7 @@ class Spread:
         if count == 1:
             binomial = math.sqrt(max(average * (1.0 - average), 0.0) / max(images, 1))
             return Spread(average, None, binomial, 1)
-        squares = math.fsum((value - average) ** 2 for value in accuracies)
-        deviation = math.sqrt(squares / (count - 1))
+        deviation = stdev(accuracies, average)
         return Spread(average, deviation, deviation / math.sqrt(count), count)
 
     @property
@@ -113,10 +102,6 @@ class Candidate:
     @cached_property
     def validation_accuracy(self) -> float | None:
         return self._mean("validation_accuracy")
-
-    @cached_property
-    def validation_log_loss(self) -> float | None:
-        return self._mean("validation_log_loss")
 
     @cached_property
     def test_accuracy(self) -> Spread | None:
@@ -157,7 +142,7 @@ class Candidate:
     @property
     def merit(self) -> tuple[object, ...]:
         """Sorts candidates, the best first; what was not measured comes last."""
-        accuracy, loss = self.validation_accuracy, self.validation_log_loss
+        accuracy, loss = self.validation_accuracy, self._mean("validation_log_loss")
         return (
             math.inf if accuracy is None else -accuracy,
             math.inf if loss is None else loss,
@@ -204,20 +189,14 @@ class Row:
 
     @property
     def best(self) -> Candidate | None:
-        """The selected candidate, if there is a complete one."""
         return self.candidates[0] if self.candidates else None
 
 
 def rows(results: Iterable[Result], repeats: int | None = None) -> list[Row]:
-    """Sort the results of one run into rows, in the order of the table.
+    """Sort the results of one run, in any order, into rows in the order of the table.
 
-    Parameters
-    ----------
-    results : iterable of Result
-        Of one run, in any order.
-    repeats : int, optional
-        How many repeats make a candidate complete; later repeats are left out. By default as many
-        as there are anywhere in the results. Fewer, to look at a run that is under way.
+    So many ``repeats`` make a candidate complete, and later ones are left out. By default as many
+    as there are anywhere in the results; fewer, to look at a run that is under way.
     """
     results = list(results)
     if repeats is None:
@@ -259,20 +238,8 @@ def _row(key: _Key, repeats: int, cells: dict[Setting, dict[int, Result]]) -> Ro
             results = tuple(by_repeat[repeat] for repeat in sorted(by_repeat))
             candidates.append(Candidate(setting, results))
     candidates.sort(key=lambda candidate: candidate.merit)
-    return Row(
-        dataset=dataset,
-        n_train=n_train,
-        activation=activation,
-        kind=kind,
-        rank=rank,
-        repeats=repeats,
-        candidates=tuple(candidates),
-        incomplete=counts["incomplete"],
-        failed=counts["failed"],
-        seconds=seconds,
-        diverged=counts["diverged"],
-        width=width,
-    )
+    row = (dataset, n_train, activation, kind, rank, repeats, tuple(candidates))
+    return Row(*row, counts["incomplete"], counts["failed"], seconds, counts["diverged"], width)
 
 
 def row_order(dataset: str, n_train: int, kind: str, activation: str) -> tuple[object, ...]:

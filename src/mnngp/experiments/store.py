@@ -5,7 +5,7 @@ is killed loses what it was working on and nothing else. The journal is SQLite's
 full synchronisation: unlike a write-ahead log it leaves one file, and works where the file system
 has locks but no shared memory (NFS).
 
-Who works on what is not in the store but in ``locks``, a byte of the file ``RUN.sqlite.lock`` for
+Who works on what is not in the store but in locks, a byte of the file ``RUN.sqlite.lock`` for
 each group.
 
 *Damage.* Every row has a checksum over all that is in it, and the table ``total`` the number of
@@ -28,29 +28,16 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
 from mnngp import __version__
-from mnngp.experiments import database, locks
+from mnngp.errors import InputError
+from mnngp.experiments import database, records
 from mnngp.experiments.database import REMEDY, HotJournalError, StoreError
 from mnngp.experiments.protocol import Group, Protocol
-from mnngp.experiments.provenance import commit, machine, now
-from mnngp.experiments.records import (
-    ABOUT,
-    FORMAT,
-    STATUS,
-    Result,
-    as_result,
-    as_row,
-    checksum,
-    checksum_of_all,
-    columns,
-    is_sound,
-    tables,
-)
+from mnngp.experiments.records import Result
 
 _APPLICATION = 0x6D6E6E67  # "mnng" in the file's header
 _SHOWN = 12  # differences of protocols
@@ -58,13 +45,13 @@ _DAMAGED = "it was changed or damaged"
 _RETRY = "mnngp sweep --retry-failed computes what is damaged again"
 
 
-class Store:
+class Store(contextlib.AbstractContextManager["Store"]):
     """An open store: ``Store.open`` reads one, ``Store.begin`` makes one or goes on with it."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
-        self._version = FORMAT
+        self._version = records.FORMAT
         self._locks: IO[bytes] | None = None
 
     # --- opening ----------------------------------------------------------------------------------
@@ -115,39 +102,33 @@ class Store:
             if existing or self._value("PRAGMA application_id"):
                 self._check()
                 return
-            about = (
-                protocol.canonical(),
-                protocol.title,
-                now(),
-                __version__,
-                commit() or "",
-                machine(),
-            )
-            self._fill(dict(zip(ABOUT, about, strict=True)), [])
+            of_protocol = (protocol.canonical(), protocol.title)
+            of_us = (records.now(), __version__, records.commit() or "", records.machine())
+            self._fill(dict(zip(records.ABOUT, (*of_protocol, *of_us), strict=True)), [])
             self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
 
     def _fill(self, about: Mapping[str, str], cells: Iterable[tuple[int, str, Result]]) -> None:
         """Make the tables of the present format, with all that goes into them."""
-        for table in tables().values():
+        for table in records.tables().values():
             self._connection.execute(table)
-        run = [(name, about[name], checksum([name, about[name]])) for name in ABOUT]
+        run = [(name, about[name], records.checksum([name, about[name]])) for name in records.ABOUT]
         self._connection.executemany("INSERT INTO run VALUES (?, ?, ?)", run)
-        rows = [[number, *as_row(key, result)] for number, key, result in cells]
-        marks = ", ".join("?" * (len(columns()) + 3))
+        rows = [[number, *records.as_row(key, result)] for number, key, result in cells]
+        marks = ", ".join("?" * (len(records.columns()) + 3))
         self._connection.executemany(f"INSERT INTO cell VALUES ({marks})", rows)
-        self._set_total(len(rows), checksum_of_all(rows))
-        self._connection.execute(f"PRAGMA user_version = {FORMAT}")
+        self._set_total(len(rows), records.checksum_of_all(rows))
+        self._connection.execute(f"PRAGMA user_version = {records.FORMAT}")
 
     def _upgrade(self) -> None:
         """Bring the store to the present format, and its pages and its index in order."""
         with self._transaction():
             self._is_of(self._value("PRAGMA user_version"))  # another process may have been quicker
-            if self._version < FORMAT:
+            if self._version < records.FORMAT:
                 about, cells = self._run(), [self._cell(row) for row in self._rows(0)]
-                for name in tables(self._version):
+                for name in records.tables(self._version):
                     self._connection.execute(f"DROP TABLE {name}")
-                self._fill(dict.fromkeys(ABOUT, "") | about, cells)
-                self._is_of(FORMAT)
+                self._fill(dict.fromkeys(records.ABOUT, "") | about, cells)
+                self._is_of(records.FORMAT)
             if self._value("PRAGMA integrity_check") != "ok":
                 self._connection.execute("REINDEX")
                 if (found := self._value("PRAGMA integrity_check")) != "ok":
@@ -159,13 +140,12 @@ class Store:
             if self._value("PRAGMA application_id") != _APPLICATION:
                 raise self._error(" is a database, but not the store of a run")
             version = self._value("PRAGMA user_version")
-            if not 1 <= version <= FORMAT:
-                newer = "; a newer mnngp reads it" if version > FORMAT else ""
-                raise self._error(
-                    f" has the format {version}, mnngp {__version__} reads 1 to {FORMAT}{newer}"
-                )
+            if not 1 <= version <= records.FORMAT:
+                newer = "; a newer mnngp reads it" if version > records.FORMAT else ""
+                reads = f"mnngp {__version__} reads 1 to {records.FORMAT}"
+                raise self._error(f" has the format {version}, {reads}{newer}")
             query = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
-            expected = tables(version)
+            expected = records.tables(version)
             if version > 2:
                 expected["sqlite_sequence"] = "CREATE TABLE sqlite_sequence(name,seq)"
             known = sorted(("table", name, sql) for name, sql in expected.items())
@@ -188,7 +168,6 @@ class Store:
 
     @cached_property
     def protocol(self) -> Protocol:
-        """What is run."""
         about = self._run()
         try:
             mapping = json.loads(about["protocol"])
@@ -197,6 +176,15 @@ class Store:
             raise self._error(
                 f" does not hold a protocol that mnngp {__version__} knows: {error}"
             ) from error
+
+    def repeats(self, asked: int | None) -> int:
+        """As many as are asked for, or as the run has, which are the most."""
+        if asked is not None and asked > self.protocol.repeats:
+            raise InputError(
+                f"repeats must be at most {self.protocol.repeats}, as many as the run has, "
+                f"got {asked}"
+            )
+        return asked or self.protocol.repeats
 
     def results(self) -> list[Result]:
         """All finished cells, in the order in which they were finished."""
@@ -211,23 +199,24 @@ class Store:
             rows = self._rows(after)
             total = self._total() if after == 0 and self._version > 2 else None
         cells = [self._cell(row) for row in rows]
-        if total is not None and total != (len(rows), checksum_of_all(rows)):
+        if total is not None and total != (len(rows), records.checksum_of_all(rows)):
             raise self._error(
                 f" does not hold just the {total[0]} cells that were stored: {_DAMAGED}; {_RETRY}"
             )
         return cells
 
     def keys(self) -> set[str]:
-        """The names of all finished cells."""
         with database.errors(self.path, "read"):
             return {str(key) for (key,) in self._connection.execute("SELECT key FROM cell")}
 
-    def has(self, group: Group) -> set[int]:
-        """The depths of a group that are finished."""
+    def missing(self, group: Group) -> tuple[int, ...]:
+        """The depths of a group that are not finished."""
         keys = {group.key(depth): depth for depth in group.depths}
         query = f"SELECT key FROM cell WHERE key IN ({', '.join('?' * len(keys))})"
         with database.errors(self.path, "read"):
-            return {keys[key] for (key,) in self._connection.execute(query, list(keys))}
+            for (key,) in self._connection.execute(query, list(keys)):
+                del keys[key]
+        return tuple(keys.values())
 
     def about(self, results: Iterable[Result] | None = None) -> dict[str, Any]:
         """When and where the run began (created, version, commit, machine), and how far it is.
@@ -239,20 +228,21 @@ class Store:
         names = ("title", "created", "version", "commit", "machine")
         results, cells = self.results() if results is None else list(results), len(self.protocol)
         count = Counter(result.status for result in results)
-        inaccurate = [one for one in results if one.status == "done" and one.warning is not None]
         return {
             **{name: run.get(name) or None for name in names},
             "cells": cells,
-            **{status: count[status] for status in STATUS},
+            **{status: count[status] for status in records.STATUS},
             "open": max(0, cells - len(results)),
-            "inaccurate": len(inaccurate),
+            "inaccurate": sum(one.status == "done" and one.warning is not None for one in results),
         }
 
     def _run(self) -> dict[str, str]:
         checked = ", checksum" if self._version > 2 else ""
         with database.errors(self.path, "read"):
             rows = self._connection.execute(f"SELECT name, value{checked} FROM run").fetchall()
-        if checked and (not all(map(is_sound, rows)) or {row[0] for row in rows} != set(ABOUT)):
+        if checked and (
+            not all(map(records.is_sound, rows)) or {row[0] for row in rows} != set(records.ABOUT)
+        ):
             raise self._error(
                 f": what it says of its run is not what was stored: {_DAMAGED}; {REMEDY}"
             )
@@ -260,7 +250,7 @@ class Store:
 
     def _rows(self, after: int) -> list[tuple[Any, ...]]:
         """Numbers, keys, values and, where there are some, checksums of cells."""
-        names = [f'"{name}"' for name in columns(self._version)]
+        names = [f'"{name}"' for name in records.columns(self._version)]
         names += ["checksum"] * (self._version > 2)
         query = f"SELECT rowid, key, {', '.join(names)} FROM cell WHERE rowid > ? ORDER BY rowid"
         return self._connection.execute(query, (after,)).fetchall()
@@ -277,13 +267,13 @@ class Store:
     def _cell(self, row: Sequence[Any]) -> tuple[int, str, Result]:
         number, key, *values = row
         if self._version > 2:
-            if not is_sound(row[1:]):
+            if not records.is_sound(row[1:]):
                 raise self._error(
                     f": the cell {key!r} does not have its checksum: {_DAMAGED}; {_RETRY}"
                 )
             values.pop()
         try:
-            return number, str(key), as_result(values)
+            return number, str(key), records.as_result(values)
         except ValueError as error:
             raise self._error(f" holds {error}; {_DAMAGED}") from error
 
@@ -291,25 +281,25 @@ class Store:
 
     def add(self, results: Iterable[tuple[str, Result]]) -> None:
         """Commit finished cells with their keys, all or none; what is there already stays."""
-        names = ", ".join(f'"{name}"' for name in ("key", *columns(), "checksum"))
-        marks = ", ".join("?" * (len(columns()) + 2))
+        names = ", ".join(f'"{name}"' for name in ("key", *records.columns(), "checksum"))
+        marks = ", ".join("?" * (len(records.columns()) + 2))
         insert = f"INSERT INTO cell ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"
-        rows = [as_row(key, result) for key, result in results]
+        rows = [records.as_row(key, result) for key, result in results]
         with self._transaction():
             cells, added = self._total()
             new = [row for row in rows if self._connection.execute(insert, row).rowcount]
-            self._set_total(cells + len(new), checksum_of_all([(added,), *new]))
+            self._set_total(cells + len(new), records.checksum_of_all([(added,), *new]))
 
     def forget_failed(self) -> int:
         """Open cells again that failed, or are not as they were stored; how many there were."""
-        status = 2 + columns().index("status")
+        status = 2 + records.columns().index("status")
         with self._transaction():
             rows = self._rows(0)
-            kept = [row for row in rows if is_sound(row[1:]) and row[status] != "failed"]
+            kept = [row for row in rows if records.is_sound(row[1:]) and row[status] != "failed"]
             gone = {row[0] for row in rows} - {row[0] for row in kept}
             numbers = [(number,) for number in gone]
             self._connection.executemany("DELETE FROM cell WHERE number = ?", numbers)
-            self._set_total(len(kept), checksum_of_all(kept))
+            self._set_total(len(kept), records.checksum_of_all(kept))
         return len(gone)
 
     def _set_total(self, cells: int, added: str) -> None:
@@ -324,20 +314,17 @@ class Store:
         with database.errors(self.path, "locked"):
             if self._locks is None:
                 self._locks = open(f"{self.path.resolve()}.lock", "ab")  # noqa: SIM115
-            return locks.lock(self._locks, start, count)
+            return database.lock(self._locks, start, count)
 
     def release(self, start: int, count: int = 1) -> None:
         if self._locks is not None:
-            locks.unlock(self._locks, start, count)
+            database.unlock(self._locks, start, count)
 
     def close(self) -> None:
         self._connection.close()
         if self._locks is not None:
             self._locks.close()
             self._locks = None
-
-    def __enter__(self) -> Store:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -347,10 +334,19 @@ class Store:
     def _value(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]
 
-    def _transaction(
-        self, what: str = "written", lock: str = "IMMEDIATE"
-    ) -> AbstractContextManager[None]:
-        return database.transaction(self._connection, self.path, what, lock)
+    @contextlib.contextmanager
+    def _transaction(self, what: str = "written", lock: str = "IMMEDIATE") -> Iterator[None]:
+        """All of it or nothing. ``lock`` is SQLite's: IMMEDIATE to write, DEFERRED to read."""
+        with database.errors(self.path, what):
+            self._connection.execute(f"BEGIN {lock}")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
+                raise
 
     def _error(self, text: str) -> StoreError:
         return StoreError(f"{self.path}{text}")

@@ -12,23 +12,10 @@ from mnngp.errors import MissingExtraError
 from mnngp.finite.schedule import Training
 
 if TYPE_CHECKING:
-    from mnngp.finite.descent import gradient_descent
     from mnngp.finite.maxout_network import MaxoutNetwork
     from mnngp.finite.sampling import Draws, draw_values, draw_weights
-    from mnngp.finite.tangent import tangent_kernel
+    from mnngp.finite.tangent import gradient_descent, tangent_kernel
     from mnngp.finite.training import History, predict, train
-
-_HOME = {
-    "Draws": "sampling",
-    "History": "training",
-    "MaxoutNetwork": "maxout_network",
-    "draw_values": "sampling",
-    "draw_weights": "sampling",
-    "gradient_descent": "descent",
-    "predict": "training",
-    "tangent_kernel": "tangent",
-    "train": "training",
-}
 
 __all__ = [
     "Draws",
@@ -45,10 +32,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'mnngp.finite' has no attribute {name!r}")
-    require_torch()
-    return getattr(importlib.import_module(f"mnngp.finite.{_HOME[name]}"), name)
+    if name in __all__:
+        require_torch()
+        for home in ("maxout_network", "sampling", "training", "tangent"):
+            module = importlib.import_module(f"mnngp.finite.{home}")
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module 'mnngp.finite' has no attribute {name!r}")
 
 
 def require_torch() -> None:

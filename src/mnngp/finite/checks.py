@@ -51,28 +51,25 @@ def _check_plain(name: str, network: MaxoutNetwork) -> None:
     parts = [*network.weights, *network.biases]
     maps = Shape.of(network).maps
     sizes = [rows * columns for rows, columns in maps] + [rows for rows, _ in maps]
-    methods = [
-        getattr(getattr(network, method), "__func__", None)
-        for method in ("forward", "hidden", "_affine")
-    ]
-    plain = [MaxoutNetwork.forward, MaxoutNetwork.hidden, MaxoutNetwork._affine]
-    hooks = network._forward_hooks or network._forward_pre_hooks
-    reason = ""
-    if methods != plain:
-        reason = "it has a forward of its own"
-    elif hooks:
-        reason = "it has forward hooks"
-    elif not all(isinstance(part, torch.nn.Parameter) for part in parts):
-        reason = "it has pruned or parametrised weights"
-    elif len({id(part) for part in parts}) < len(parts):
-        reason = "parameters of it are tied"
-    elif [part.numel() for part in parts] != sizes:
-        reason = "its parameters do not have the shapes that they were made with"
-    if reason:
-        raise InputError(
-            f"{name} must compute what a MaxoutNetwork computes, but {reason}: "
-            "write your own loop for it"
-        )
+    own = any(
+        getattr(getattr(network, name), "__func__", None) is not getattr(MaxoutNetwork, name)
+        for name in ("forward", "hidden", "_affine")
+    )
+    derived = any(not isinstance(part, torch.nn.Parameter) for part in parts)
+    changed = [part.numel() for part in parts] != sizes
+    reasons = {
+        "it has a forward of its own": own,
+        "it has forward hooks": network._forward_hooks or network._forward_pre_hooks,
+        "it has pruned or parametrised weights": derived,
+        "parameters of it are tied": len({id(part) for part in parts}) < len(parts),
+        "its parameters do not have the shapes that they were made with": changed,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise InputError(
+                f"{name} must compute what a MaxoutNetwork computes, but {reason}: "
+                "write your own loop for it"
+            )
 
 
 def _traits(network: MaxoutNetwork) -> dict[str, Any]:

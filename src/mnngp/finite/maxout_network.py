@@ -82,8 +82,8 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         device: Any = "cpu",
     ) -> None:
         super().__init__()
-        sizes = {"width": width, "rank": rank, "depth": depth, "inputs": inputs, "outputs": outputs}
-        for name, value in sizes.items():
+        shape = {"width": width, "rank": rank, "depth": depth, "inputs": inputs, "outputs": outputs}
+        for name, value in shape.items():
             setattr(self, name, _validation.positive_int(name, value))
         self.parametrization = _validation.one_of(
             "parametrization", parametrization, ("standard", "ntk")
@@ -99,16 +99,13 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         generator = torch.Generator().manual_seed(_validation.seed("seed", seed))
         self.weights, self.biases = torch.nn.ParameterList(), torch.nn.ParameterList()
         for index, (fan_in, deviation) in enumerate(zip(fan_ins, self.deviations, strict=True)):
-            shape = (rank, width) if index < depth else (outputs,)
+            maps = (rank, width) if index < depth else (outputs,)
             scale = (1.0, 1.0) if parametrization == "ntk" else deviation
-            weight, bias = (
-                torch.empty(size, dtype=kind, device="cpu") for size in ((*shape, fan_in), shape)
-            )
-            for parameter, size, collection in zip(
-                (weight, bias), scale, (self.weights, self.biases), strict=True
-            ):
-                parameter.normal_(generator=generator).mul_(size)
-                collection.append(torch.nn.Parameter(parameter.to(device)))
+            sizes = ((*maps, fan_in), maps)
+            for of, size, std in zip((self.weights, self.biases), sizes, scale, strict=True):
+                numbers = torch.empty(size, dtype=kind, device="cpu")
+                numbers.normal_(generator=generator).mul_(std)
+                of.append(torch.nn.Parameter(numbers.to(device)))
 
     @classmethod
     def of_kernel(cls, kernel: MaxoutKernel, width: int, inputs: int, seed: int) -> MaxoutNetwork:
@@ -142,15 +139,12 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         For the paper's initialisation this is the kernel with ``weight_var = fan_in · weight_std²``
         in each layer.
         """
-        weight_var = np.array([self.inputs, *[self.width] * self.depth]) * np.array(
-            [std**2 for std, _ in self.deviations]
-        )
-        bias_var = np.array([std**2 for _, std in self.deviations])
-        weights, biases = (_one_if_equal(values) for values in (weight_var, bias_var))
+        weight_var, bias_var = np.square(self.deviations).T
+        fan_ins = [self.inputs, *[self.width] * self.depth]
+        weights, biases = _one_if_equal(weight_var * fan_ins), _one_if_equal(bias_var)
         return MaxoutKernel(self.depth, self.rank, weight_var=weights, bias_var=biases, kind=kind)
 
     def extra_repr(self) -> str:
-        """What ``print`` shows."""
         names = ("width", "rank", "depth", "inputs", "outputs", "parametrization")
         shown = {name: getattr(self, name) for name in names} | self._given
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
@@ -220,7 +214,6 @@ def _deviations(
 
 
 def _plain(**values: Any) -> dict[str, Any]:
-    """Python's own numbers."""
     return {name: np.asarray(value, dtype=np.float64).tolist() for name, value in values.items()}
 
 

@@ -43,19 +43,14 @@ class Training:
 
     def __post_init__(self) -> None:
         _validation.one_of("optimizer", self.optimizer, OPTIMIZERS)
-        plain: dict[str, object] = {  # Python's own numbers, in place of NumPy's
-            "learning_rate": _validation.real(
-                "learning_rate", self.learning_rate, low=0.0, strict=True
-            ),
-            "epochs": _validation.positive_int("epochs", self.epochs),
-            "batch_size": _validation.positive_int("batch_size", self.batch_size),
-            "patience": None
-            if self.patience is None
-            else _validation.positive_int("patience", self.patience),
-            "seed": _validation.seed("seed", self.seed),
-        }
-        for name, value in plain.items():
-            object.__setattr__(self, name, value)
+        rate = _validation.real("learning_rate", self.learning_rate, low=0.0, strict=True)
+        # Python's own numbers, in place of NumPy's
+        plain = {"learning_rate": rate, "seed": _validation.seed("seed", self.seed)}
+        for name in ("epochs", "batch_size", "patience"):
+            if (value := getattr(self, name)) is not None or name != "patience":
+                plain[name] = _validation.positive_int(name, value)
+        for name, number in plain.items():
+            object.__setattr__(self, name, number)
 
     def __str__(self) -> str:
         text = (

@@ -56,7 +56,6 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """How many numbers a network has."""
         return sum(rows * (columns + 1) for rows, columns in self.maps)
 
     def activations(self, points: int) -> int:
@@ -68,10 +67,7 @@ class Shape:
 class Stack:
     """The parameters of networks, stacked: a copy, which ``store`` takes back.
 
-    Parameters
-    ----------
-    networks : sequence of MaxoutNetwork
-        Of one shape, parametrisation, dtype and device; their standard deviations may differ.
+    They are of one shape, parametrisation, dtype and device; standard deviations may differ.
     """
 
     def __init__(self, networks: Sequence[MaxoutNetwork]) -> None:
@@ -86,11 +82,8 @@ class Stack:
         # (layers) of (weights and biases, networks, 1, 1)
         self.deviations: list[torch.Tensor] | None = None
         if first.parametrization == "ntk":
-            self.deviations = list(
-                self.parameters.new_tensor([network.deviations for network in networks]).permute(
-                    1, 2, 0
-                )[..., None, None]
-            )
+            pairs = like.new_tensor([network.deviations for network in networks])
+            self.deviations = list(pairs.permute(1, 2, 0)[..., None, None])
 
     def _hold(self, parameters: torch.Tensor) -> None:
         """These are the parameters of all networks; there are no gradient and no buffers yet."""
@@ -121,7 +114,6 @@ class Stack:
                 yield place[row].view(parameter.shape), parameter
 
     def store(self, row: int, network: MaxoutNetwork) -> None:
-        """Give a network the parameters of a row of the stack."""
         with torch.no_grad():
             for place, parameter in self._pairs(row, network):
                 parameter.copy_(place)
@@ -197,7 +189,6 @@ class Stack:
     def _affine(
         self, layer: int, columns: torch.Tensor, out: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """All affine maps of a layer."""
         weight, bias = self.weights[layer], self.biases[layer]
         sets = len(columns)
         if out is None:

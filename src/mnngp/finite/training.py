@@ -201,7 +201,6 @@ class _Run:
         return self.histories
 
     def _epoch(self, generator: torch.Generator, stop: Callable[[], None] | None) -> None:
-        """One step for each batch."""
         count, total = self.data[0].shape[1], np.zeros(len(self.rows))
         here = [(row, index) for row, index in enumerate(self.rows) if index in self.going]
         for X, Y in _batches(self.data, self.training.batch_size, generator):
@@ -344,5 +343,4 @@ def _of(data: Data, sets: slice) -> Data:
 
 
 def _share(progress: Done | None, share: float) -> Done:
-    """Tell of parts of a part."""
     return lambda part: None if progress is None else progress(share * part)

@@ -12,8 +12,11 @@ from mnngp.experiments.convergence.covariances import (  # noqa: E402
     exact_kurtosis,
     tangent_agreement,
 )
-from mnngp.experiments.convergence.descents import descent_agreement  # noqa: E402
-from mnngp.experiments.convergence.study import Study, convergence_study  # noqa: E402
+from mnngp.experiments.convergence.study import (  # noqa: E402
+    Study,
+    convergence_study,
+    descent_agreement,
+)
 
 __all__ = [
     "Study",

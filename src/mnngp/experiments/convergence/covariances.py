@@ -44,54 +44,28 @@ WAYS = {"values": draw_values, "weights": draw_weights}
 
 @dataclass(frozen=True, eq=False)
 class KernelAgreement:
-    """How far the kernels K̂ of networks of one width are from the analytic one, K.
-
-    Attributes
-    ----------
-    rank, depth, width, networks : int
-    error : float
-        ``‖mean K̂ - K‖/‖K‖``, in Frobenius norms.
-    score : float
-        The largest entry of ``|mean K̂ - K|`` in standard errors.
-    squared_error, squared_error_std : float
-        ``E ‖K̂ - K‖² / ‖K‖²`` of one network, and the standard error of this mean.
-    """
+    """How far the kernels K̂ of networks of one width are from the analytic one, K."""
 
     rank: int
     depth: int
     width: int
     networks: int
-    error: float
-    score: float
-    squared_error: float
-    squared_error_std: float
+    error: float  # ‖mean K̂ - K‖/‖K‖, in Frobenius norms
+    score: float  # the largest entry of |mean K̂ - K| in standard errors
+    squared_error: float  # E ‖K̂ - K‖² / ‖K‖² of one network
+    squared_error_std: float  # the standard error of this mean
 
 
 @dataclass(frozen=True, eq=False)
 class Agreement(KernelAgreement):
-    """How far networks of one width are from the Gaussian process.
+    """How far networks of one width are from the Gaussian process."""
 
-    Attributes
-    ----------
-    printed_score : float
-        The score of the recursion as printed.
-    output_score : float
-        The score of the mean of ``f fᵀ`` over the outputs f themselves.
-    kurtosis, exact_kurtosis : float
-        Excess kurtosis of the output at the first point: measured, and as it must be at this width.
-    distance : float
-        The largest difference between the outputs' distribution function, at the first point, and
-        the Gaussian one.
-    draws : Draws
-        What all this is from.
-    """
-
-    printed_score: float
-    output_score: float
-    kurtosis: float
-    exact_kurtosis: float
-    distance: float
-    draws: Draws
+    printed_score: float  # of the recursion as printed
+    output_score: float  # of the mean of f fᵀ over the outputs f themselves
+    kurtosis: float  # excess kurtosis of the output at the first point, measured
+    exact_kurtosis: float  # and as it must be at this width
+    distance: float  # the largest one of the distribution function there from the Gaussian one
+    draws: Draws  # what all this is from
 
 
 def agreement(
@@ -298,10 +272,7 @@ def power_law(
 ) -> tuple[float, float]:
     """The exponent of a power law by least squares on logarithms, and its standard error.
 
-    Parameters
-    ----------
-    widths, values, errors : sequences of float
-        Where, what, and the standard errors of what was measured.
+    ``errors`` are the standard errors of the values.
 
     Examples
     --------

@@ -10,8 +10,7 @@ import numpy as np
 from scipy.stats import norm
 
 from mnngp.experiments.convergence.covariances import Agreement
-from mnngp.experiments.convergence.descents import DescentAgreement
-from mnngp.experiments.convergence.study import ANGLES, PLACES, Study
+from mnngp.experiments.convergence.study import ANGLES, PLACES, DescentAgreement, Study
 from mnngp.plots import STYLE, new_figure
 
 if TYPE_CHECKING:
@@ -26,38 +25,29 @@ GREY = "#777777"
 def convergence(study: Study) -> Figure:
     """Draw errors against width, the outputs' distribution, tangent kernels, and training.
 
-    Parameters
-    ----------
-    study : Study
-        As ``convergence_study`` returns it. Parts that it has nothing for are left out, and so are
-        numbers that are not finite.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Save it with ``figure.savefig("convergence.png")``.
+    Parts that the study has nothing for are left out, and so are numbers that are not finite.
     """
     deepest = max(study.covariances, key=lambda row: (row.depth, -row.rank))
     group = [
         row for row in study.covariances if (row.rank, row.depth) == (deepest.rank, deepest.depth)
     ]
-    panels: list[Any] = [
-        lambda ax: _errors(ax, study.covariances, "Covariance of one network"),
-        lambda ax: _densities(ax, group),
-        lambda ax: _kurtosis(ax, study.covariances),
+    panels: list[tuple[Any, ...]] = [
+        (_errors, study.covariances, "Covariance of one network"),
+        (_densities, group),
+        (_kurtosis, study.covariances),
     ]
     if study.tangents:
-        panels.append(lambda ax: _errors(ax, study.tangents, "Tangent kernel of one network"))
+        panels.append((_errors, study.tangents, "Tangent kernel of one network"))
     if study.descents:
-        panels.append(lambda ax: _errors(ax, study.descents, "Gradient descent of one network"))
-        panels.append(lambda ax: _trained(ax, study.descents[-1]))
+        panels.append((_errors, study.descents, "Gradient descent of one network"))
+        panels.append((_trained, study.descents[-1]))
     rows = -(-len(panels) // 3)
     figure, axes = new_figure(figsize=(11.0, 3.3 * rows), nrows=rows, ncols=3)
     from matplotlib import rc_context
 
     with rc_context(STYLE):
-        for ax, panel in zip(axes.flat, panels, strict=False):
-            panel(ax)
+        for ax, (draw, *arguments) in zip(axes.flat, panels, strict=False):
+            draw(ax, *arguments)
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
     return figure
@@ -163,7 +153,6 @@ def _drawable(values: Any) -> bool:
 
 
 def _kinds(rows: Sequence[Any]) -> dict[tuple[int, int], list[Any]]:
-    """The rows of each rank and depth."""
     kinds: dict[tuple[int, int], list[Any]] = {}
     for row in rows:
         kinds.setdefault((row.rank, row.depth), []).append(row)

@@ -153,7 +153,9 @@ class NetworkKernel(DeepKernel):
         for index, unit in enumerate(units):
             if not isinstance(unit, HomogeneousActivation | SmoothActivation):
                 raise InputError(f"layers[{index}] has no derivatives: {unit!r}")
-        super().__init__(core.NetworkKernel(units)._activations(), weight_var, bias_var, kind, Options(**options))
+        super().__init__(
+            core.NetworkKernel(units)._activations(), weight_var, bias_var, kind, Options(**options)
+        )
 
     def _shape(self) -> dict[str, Any]:
         return {"layers": list(self._units)}
