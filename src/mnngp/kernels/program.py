@@ -14,7 +14,7 @@ from mnngp.kernels import strips
 from mnngp.kernels.pointwise import HermiteStep, HomogeneousStep, Step
 from mnngp.kernels.strips import Program, Side
 
-_TERMS = (9, 17, 25)  # of a polynomial
+_TERMS = (9, 13, 17, 25)  # of a polynomial
 _MOST = _TERMS[-1]
 TOLERANCE = {np.dtype(np.float64): 1e-15, np.dtype(np.float32): 3e-8}
 

@@ -42,7 +42,7 @@ class Program(NamedTuple):
     fall: Array  # (steps,) half of F(1) - F(-1)
     # (steps, 6, 25) G, P and P' in powers of x = stretch·s - 1, lowest first; then the far ones
     power: Array
-    power_terms: Array  # (steps,) 9, 17 or 25 of them; 0: too many
+    power_terms: Array  # (steps,) 9, 13, 17 or 25 of them; 0: too many
     span: Array  # (steps, SERIES, 2) where each series stands in ``series``
     series: Array  # (…,) Chebyshev coefficients, 4k + 2 of each
     deviation_span: Array  # (steps, 2) the rows of ``Side.deviation`` that a HERMITE step has

@@ -17,7 +17,9 @@ from mnngp.kernels import evaluate
 from mnngp.kernels.convolution.maps import (
     Frame,
     Own,
+    batches,
     beside_each_other,
+    joined,
     largest_variances,
     own,
     program,
@@ -30,6 +32,10 @@ from mnngp.kernels.points import Points
 from mnngp.networks.convolutional import ConvolutionalNetwork
 
 _TILE = 1 << 25  # bytes of the tables of a tile's rows
+# where the pair of lane l of the rows with lane j of the columns is
+_LANE = np.repeat(np.arange(LANES), LANES).reshape(LANES, LANES)
+_TURN = (np.arange(LANES) - _LANE) % LANES
+_BATCH = 4 * LANES  # images whose tables a thread makes at a time
 _TASK = 3e8  # updates of a task: some tenths of a second
 
 
@@ -116,7 +122,8 @@ class _Readouts:
             cols = self._tables(1, slice(left, right), alone=False)
             for top in range(0, min(n, right) if self.symmetric else n, tile):
                 bottom = min(top + tile, n)
-                rows = self._tables(0, slice(top, bottom), alone=self.alone)
+                same = self.symmetric and (top, bottom) == (left, right) and not self.alone
+                rows = cols if same else self._tables(0, slice(top, bottom), alone=self.alone)
                 tasks = list(self._tasks((top, bottom), (left, right)))
                 run = partial(self._task, rows, cols, top, left)
                 work = self.plan.updates * (bottom - top) * (right - left)
@@ -129,9 +136,16 @@ class _Readouts:
         return int(sum(part.nbytes for part in sample)) * (LANES if self.alone else 1)
 
     def _tables(self, side: int, part: slice, *, alone: bool) -> Maps:
-        pixels = (self.rows, self.cols)[side].pixels[part]
-        maps = tables(self.frame, pixels, self.pooled[side][part], self.largest)
-        return beside_each_other(maps, alone=alone)
+        pixels, pooled = (self.rows, self.cols)[side].pixels[part], self.pooled[side][part]
+        some = list(batches(len(pixels), _BATCH))
+        found: dict[int, Maps] = {}
+
+        def make(rows: slice) -> None:
+            maps = tables(self.frame, pixels[rows], pooled[rows], self.largest)
+            found[rows.start] = beside_each_other(maps, alone=alone)
+
+        threads.parallel_for(make, some, work=20.0 * pixels.size * len(self.frame.network.blocks))
+        return joined([found[rows.start] for rows in some])
 
     def _tasks(self, rows: tuple[int, int], cols: tuple[int, int]) -> Iterator[tuple[slice, int]]:
         """Some rows and a block of columns each, where there is something of it to do."""
@@ -161,14 +175,18 @@ class _Readouts:
 
     def _put(self, found: Matrix, row: int, column: int, turns: int) -> None:
         """Write a block of pairs to its place, and to its mirror image."""
-        lane, turn = np.meshgrid(np.arange(LANES), np.arange(turns))
-        rows = row + (0 * lane if self.alone else lane)
-        cols = column + (lane + turn) % LANES
-        inside = (rows < self.out.shape[1]) & (cols < self.out.shape[2])
-        values = found[:, :turns][:, inside]
-        self.out[:, rows[inside], cols[inside]] = values
+        _, n, m = self.out.shape
+        height, width = min(1 if self.alone else LANES, n - row), min(LANES, m - column)
+        if self.alone:
+            block = found[:, :1, :width]
+        else:
+            block = found[:, _TURN, _LANE]
+            if turns < LANES:  # the rest is in the mirror image
+                block = np.where(turns > _TURN, block, block.transpose(0, 2, 1))
+        self.out[:, row : row + height, column : column + width] = block[:, :height, :width]
         if self.symmetric:
-            self.out[:, cols[inside], rows[inside]] = values
+            mirrored = block[:, :height, :width].transpose(0, 2, 1)
+            self.out[:, column : column + width, row : row + height] = mirrored
 
     def _share(self, rows: slice, column: int) -> float:
         """What part of all a task is."""

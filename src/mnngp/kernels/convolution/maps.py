@@ -250,15 +250,15 @@ def tables(frame: Frame, pixels: Matrix, pooled: Matrix, largest: list[float]) -
     flat = pixels.reshape(n, -1, channels).transpose(0, 2, 1) / np.sqrt(2.0 * channels)
     none = np.empty((n, 0))
 
-    def joined(parts: list[Matrix]) -> Matrix:
+    def flat_maps(parts: list[Matrix]) -> Matrix:
         return np.concatenate([*parts, none], axis=1).astype(dtype)
 
     result = Maps(
         np.ascontiguousarray(flat, dtype=dtype),
-        joined([0.5 * part.reshape(n, -1) for part in found.before]),
-        joined(off),
-        joined(inverse),
-        joined(hermite),
+        flat_maps([0.5 * part.reshape(n, -1) for part in found.before]),
+        flat_maps(off),
+        flat_maps(inverse),
+        flat_maps(hermite),
         start,
         pooled.astype(dtype),
     )
@@ -287,6 +287,16 @@ def beside_each_other(maps: Maps, *, alone: bool = False) -> Maps:
 
     parts = {name: getattr(maps, name) for name in Maps._fields if name != "hermite_start"}
     return maps._replace(**{name: lanes(part) for name, part in parts.items()})
+
+
+def joined(parts: list[Maps]) -> Maps:
+    """The blocks of all parts."""
+    if len(parts) == 1:
+        return parts[0]
+    names = [name for name in Maps._fields if name != "hermite_start"]
+    return parts[0]._replace(
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    )
 
 
 def own(frame: Frame, pixels: Matrix) -> Own:

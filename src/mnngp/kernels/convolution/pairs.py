@@ -200,11 +200,18 @@ def turned(maps: Maps, turn: int, to: Maps) -> None:
 @compiled
 def turn_lanes(values: Array, turn: int, to: Array) -> None:
     """Those of one map."""
-    for k in range(0, values.shape[0], LANES):
-        for lane in range(LANES - turn):
-            to[k + lane] = values[k + lane + turn]
-        for lane in range(LANES - turn, LANES):
-            to[k + lane] = values[k + lane + turn - LANES]
+    if turn == 0 or values.shape[0] == 0:
+        to[:] = values
+        return
+    # all but the first and the last position in one loop, whose reads stay inside
+    for edge in (0, values.shape[0] - LANES):
+        for lane in range(LANES):
+            to[edge + lane] = values[edge + (lane + turn) % LANES]
+    middle = values.shape[0] - 2 * LANES
+    after, before = values[LANES + turn :], values[turn:]
+    target = to[LANES:]
+    for k in range(middle):
+        target[k] = after[k] if (k & (LANES - 1)) < LANES - turn else before[k]
 
 
 @compiled

@@ -230,12 +230,13 @@ class Sides(NamedTuple):
 def near_row(g: Any, numbers: Any, sums: Any, sides: Sides, out: Array) -> None:
     """A NEAR step of a covariance in one pass that vectorises: the bulk of the time.
 
-    ``numbers`` are the series' stretch, M and w/k², ``sums`` three rows whose sum a window has.
+    ``numbers`` are the series' stretch, M, w/k², and half of F(1) - F(-1); ``sums`` three rows
+    whose sum a window has.
     """
     half = out.dtype.type(0.5)
     one = out.dtype.type(1.0)
     zero = out.dtype.type(0.0)
-    stretch, moment, scale = numbers
+    stretch, moment, scale, _ = numbers
     first, second, third = sums
     off, inverse, other_off, other_inverse = sides
     for k in range(out.shape[0]):
@@ -249,7 +250,7 @@ def near_row(g: Any, numbers: Any, sums: Any, sides: Sides, out: Array) -> None:
 
 @compiled
 def whole_row(g: Any, h: Any, numbers: Any, sums: Any, sides: Sides, out: Array) -> None:
-    """The same of a WHOLE step; the last of ``numbers`` is half of F(1) - F(-1)."""
+    """The same of a WHOLE step."""
     half = out.dtype.type(0.5)
     one = out.dtype.type(1.0)
     zero = out.dtype.type(0.0)
@@ -270,28 +271,6 @@ def whole_row(g: Any, h: Any, numbers: Any, sums: Any, sides: Sides, out: Array)
         close, far = q * polynomial(g, x), fall - rest * polynomial(h, x)
         far = far / weight if weight > zero else zero
         out[k] = moment * square + (close if near else far)
-
-
-@compiled
-def quick_row(program: Program, step: int, scale: Any, sums: Any, sides: Sides, out: Array) -> None:
-    """A homogeneous step of a covariance, by polynomials."""
-    power, moment = program.power[step], program.moment_root[step] ** 2
-    stretch, fall = program.stretch[step], program.fall[step]
-    terms, near = program.power_terms[step], (program.stretch[step], moment, scale)
-    whole = (stretch, moment, scale, fall)
-    if program.kind[step] == NEAR:
-        if terms == 9:
-            near_row(to_tuple(power[0], 9), near, sums, sides, out)
-        elif terms == 17:
-            near_row(to_tuple(power[0], 17), near, sums, sides, out)
-        else:
-            near_row(to_tuple(power[0], 25), near, sums, sides, out)
-    elif terms == 9:
-        whole_row(to_tuple(power[0], 9), to_tuple(power[3], 9), whole, sums, sides, out)
-    elif terms == 17:
-        whole_row(to_tuple(power[0], 17), to_tuple(power[3], 17), whole, sums, sides, out)
-    else:
-        whole_row(to_tuple(power[0], 25), to_tuple(power[3], 25), whole, sums, sides, out)
 
 
 @compiled
@@ -354,19 +333,36 @@ def any_row(
 
 
 @compiled
-def input_row(pair: Pair, stage: Stage, at: Any, out: Array, work: Array) -> None:
+def colour_row(mine: Array, theirs: Array, here: int, there: int, out: Array) -> None:
+    """Distances of pixels of three channels, in one pass."""
+    count = out.shape[0]
+    a, d = mine[0, here : here + count], theirs[0, there : there + count]
+    b, e = mine[1, here : here + count], theirs[1, there : there + count]
+    c, f = mine[2, here : here + count], theirs[2, there : there + count]
+    for k in range(count):
+        red, green, blue = a[k] - d[k], b[k] - e[k], c[k] - f[k]
+        out[k] = red * red + green * green + blue * blue
+
+
+@compiled
+def input_row(
+    mine: Array, theirs: Array, shape: Array, at: Any, circular: bool, out: Array, work: Array
+) -> None:
     """Distances of pixels, ``|x_i(p) - x_j(p')|² / 2C``; ``at`` as in ``hermite_row``."""
     y, x, other_y, other_x = at
-    shape, count = stage.shape[0], out.shape[0]
+    count = out.shape[0]
     here, there = (y * shape[1] + x) * LANES, (other_y * shape[1] + other_x) * LANES
+    if mine.shape[0] == 3 and not circular:
+        colour_row(mine, theirs, here, there, out)
+        return
     out[:] = out.dtype.type(0.0)
-    for channel in range(pair.mine.pixels.shape[0]):
-        own = pair.mine.pixels[channel, here : here + count]
-        if stage.circular:
+    for channel in range(mine.shape[0]):
+        own = mine[channel, here : here + count]
+        if circular:
             other = work[0, :count]
-            lanes(pair.theirs.pixels[channel], shape, other_y, other_x, other)
+            lanes(theirs[channel], shape, other_y, other_x, other)
         else:
-            other = pair.theirs.pixels[channel, there : there + count]
+            other = theirs[channel, there : there + count]
         for k in range(count):
             apart = own[k] - other[k]
             out[k] += apart * apart
@@ -397,51 +393,44 @@ def pooled_row(pair: Pair, source: Source, shape: Array, at: Any, out: Array, ou
 
 
 @compiled
-def outside(stage: Stage, index: int, pair: Pair, level: Level, y: int, span: Any) -> None:
-    """Cells of a picture, of which at most one position is inside.
-
-    ``span`` are the first and the last column, and where they go.
-    """
-    first, last, row = span
-    high, wide = stage.shape[index, 0], stage.shape[index, 1]
-    start = stage.before[index]
-    for x in range(first, last):
-        target = row[(x - first) * LANES : (x - first + 1) * LANES]
-        other_y, other_x = y + level.down, x + level.right
-        if 0 <= y < high and 0 <= x < wide:
-            place = (start + y * wide + x) * LANES
-            for lane in range(LANES):
-                target[lane] = pair.mine.before[place + lane]
-        elif 0 <= other_y < high and 0 <= other_x < wide:
-            place = (start + other_y * wide + other_x) * LANES
-            for lane in range(LANES):
-                target[lane] = pair.theirs.before[place + lane]
-        else:
-            target[:] = row.dtype.type(0.0)
+def copy_inside(values: Array, shape: Array, y: int, x: int, row: Array) -> None:
+    """What is inside of an image of the cells from row y and column x on."""
+    if not 0 <= y < shape[0]:
+        return
+    first, last = max(x, 0), min(x + row.shape[0] // LANES, shape[1])
+    if last > first:
+        source = values[(y * shape[1] + first) * LANES : (y * shape[1] + last) * LANES]
+        target = row[(first - x) * LANES : (last - x) * LANES]
+        for k in range(source.shape[0]):
+            target[k] = source[k]
 
 
 @compiled
 def fill_borders(
     stage: Stage, index: int, pair: Pair, level: Level, picture: Array, tangents: Array
 ) -> None:
-    """What a picture has where not both positions are inside."""
+    """What a picture has where not both positions are inside: what one of them has, or zeros."""
     zero = picture.dtype.type(0.0)
-    all_, known = level.all, level.known
+    all_, known, shape = level.all, level.known, stage.shape[index]
     width = (all_.right - all_.left) * LANES
     left, right = (known.left - all_.left) * LANES, (known.right - all_.left) * LANES
+    begin = stage.before[index] * LANES
+    mine, theirs = pair.mine.before[begin:], pair.theirs.before[begin:]
     for y in range(all_.top, all_.bottom):
-        begin = (y - all_.top) * width
-        row = picture[begin : begin + width]
-        if known.top <= y < known.bottom:
-            outside(stage, index, pair, level, y, (all_.left, known.left, row))
-            outside(stage, index, pair, level, y, (known.right, all_.right, row[right:]))
+        start, other_y = (y - all_.top) * width, y + level.down
+        inside = known.top <= y < known.bottom
+        for side in range(2 if inside else 1):
+            first, last, x = 0, width, all_.left
+            if inside and side == 0:
+                last = left
+            elif inside:
+                first, x = right, known.right
+            row = picture[start + first : start + last]
+            row[:] = zero
+            copy_inside(mine, shape, y, x, row)
+            copy_inside(theirs, shape, other_y, x + level.right, row)
             if tangents.shape[0] > 0:
-                tangents[begin : begin + left] = zero
-                tangents[begin + right : begin + width] = zero
-        else:
-            outside(stage, index, pair, level, y, (all_.left, all_.right, row))
-            if tangents.shape[0] > 0:
-                tangents[begin : begin + width] = zero
+                tangents[start + first : start + last] = zero
 
 
 @compiled
@@ -468,6 +457,7 @@ def begin_stage(stage: Stage, pair: Pair, level: Level, source: Source, work: Wo
     """The picture before the first convolution, to ``work.there``."""
     all_, known, shape = level.all, level.known, stage.shape[0]
     cells, tangent = (known.right - known.left) * LANES, work.there_t.shape[0] > 0
+    mine, theirs = pair.mine.pixels, pair.theirs.pixels
     for y in range(known.top, known.bottom):
         place = (y - all_.top) * (all_.right - all_.left) + known.left - all_.left
         out = work.there[place * LANES : place * LANES + cells]
@@ -476,30 +466,75 @@ def begin_stage(stage: Stage, pair: Pair, level: Level, source: Source, work: Wo
         if source.distances.shape[0] > 0:
             pooled_row(pair, source, shape, at, out, out_t)
         else:
-            input_row(pair, stage, at, out, work.rows)
+            input_row(mine, theirs, shape, at, stage.circular, out, work.rows)
             out_t[:] = out.dtype.type(0.0)
 
 
 @compiled
-def sides_of(stage: Stage, index: int, pair: Pair, at: Any, count: int, work: Array) -> Sides:
-    """What both images have of ``count`` cells of a row behind a convolution."""
-    y, x, other_y, other_x = at
+def sides_of(stage: Stage, index: int, pair: Pair) -> Sides:
+    """What both images have behind a convolution."""
     shape, begin = stage.shape[index + 1], stage.behind[index] * LANES
-    here = begin + (y * shape[1] + x) * LANES
-    off, inverse = pair.mine.off[here : here + count], pair.mine.inverse[here : here + count]
-    if stage.circular:
+    end = begin + shape[0] * shape[1] * LANES
+    return Sides(
+        pair.mine.off[begin:end],
+        pair.mine.inverse[begin:end],
+        pair.theirs.off[begin:end],
+        pair.theirs.inverse[begin:end],
+    )
+
+
+@compiled
+def row_of(sides: Sides, shape: Array, at: Any, count: int, circular: bool, work: Array) -> Sides:
+    """``count`` cells of a row of them; ``at`` are row and column in either image."""
+    y, x, other_y, other_x = at
+    here, there = (y * shape[1] + x) * LANES, (other_y * shape[1] + other_x) * LANES
+    off, inverse = sides.off[here : here + count], sides.inverse[here : here + count]
+    if circular:
         other_off, other_inverse = work[0, :count], work[1, :count]
-        end = begin + shape[0] * shape[1] * LANES
-        lanes(pair.theirs.off[begin:end], shape, other_y, other_x, other_off)
-        lanes(pair.theirs.inverse[begin:end], shape, other_y, other_x, other_inverse)
+        lanes(sides.other_off, shape, other_y, other_x, other_off)
+        lanes(sides.other_inverse, shape, other_y, other_x, other_inverse)
         return Sides(off, inverse, other_off, other_inverse)
-    there = begin + (other_y * shape[1] + other_x) * LANES
     return Sides(
         off,
         inverse,
-        pair.theirs.off[there : there + count],
-        pair.theirs.inverse[there : there + count],
+        sides.other_off[there : there + count],
+        sides.other_inverse[there : there + count],
     )
+
+
+@compiled
+def quick_layer(
+    series: Any, numbers: Any, stage: Stage, pair: Pair, index: int, levels_: Any, work: Work
+) -> None:
+    """A homogeneous step of a covariance: row by row, each in one pass that vectorises.
+
+    ``series`` are the near one's coefficients, and the far one's if any correlation is negative.
+    """
+    below, level = levels_
+    all_, known = level.all, level.known
+    cells, width = (known.right - known.left) * LANES, below.all.right - below.all.left
+    (high, wide), (down, right) = stage.size[index], stage.stride[index]
+    shift = stage.pad[index, 0] + below.all.top
+    columns, d, none = work.rows[0], work.rows[1, :cells], work.rows[3, :cells]
+    none[:] = none.dtype.type(0.0)
+    # What is handed over for each row has to be little: all maps would take as long as the row.
+    everywhere, shape = sides_of(stage, index, pair), stage.shape[index + 1]
+    circular, picture, more = stage.circular, work.here, work.rows[4:]
+    place = ((known.top - all_.top) * (all_.right - all_.left) + known.left - all_.left) * LANES
+    for y in range(known.top, known.bottom):
+        column_sums(picture, width, y * down - shift, high, columns)
+        sums = columns[:cells], columns[LANES : LANES + cells], columns[2 * LANES :]
+        if wide != 3 or right != 1:
+            row_sums(columns, wide, right, d)
+            sums = d, none, none
+        at = y, known.left, y + level.down, known.left + level.right
+        sides = row_of(everywhere, shape, at, cells, circular, more)
+        out = work.there[place : place + cells]
+        if len(series) == 1:
+            near_row(series[0], numbers, sums, sides, out)
+        else:
+            whole_row(series[0], series[1], numbers, sums, sides, out)
+        place += (all_.right - all_.left) * LANES
 
 
 @compiled
@@ -507,48 +542,72 @@ def convolve(
     stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
 ) -> None:
     """A convolution and its activation, from ``work.here`` to ``work.there``."""
+    step, terms = stage.first + index, program.power_terms[stage.first + index]
+    if terms == 0 or program.tangent:
+        any_layer(stage, program, pair, index, below, level, work)
+        return
+    power, both = program.power[step], (below, level)
+    stretch, moment = program.stretch[step], program.moment_root[step] ** 2
+    numbers = stretch, moment, stage.scale[index], program.fall[step]
+    if program.kind[step] == NEAR:
+        if terms == 9:
+            quick_layer((to_tuple(power[0], 9),), numbers, stage, pair, index, both, work)
+        elif terms == 13:
+            quick_layer((to_tuple(power[0], 13),), numbers, stage, pair, index, both, work)
+        elif terms == 17:
+            quick_layer((to_tuple(power[0], 17),), numbers, stage, pair, index, both, work)
+        else:
+            quick_layer((to_tuple(power[0], 25),), numbers, stage, pair, index, both, work)
+    elif terms == 9:
+        series = to_tuple(power[0], 9), to_tuple(power[3], 9)
+        quick_layer(series, numbers, stage, pair, index, both, work)
+    elif terms == 13:
+        series13 = to_tuple(power[0], 13), to_tuple(power[3], 13)
+        quick_layer(series13, numbers, stage, pair, index, both, work)
+    elif terms == 17:
+        series17 = to_tuple(power[0], 17), to_tuple(power[3], 17)
+        quick_layer(series17, numbers, stage, pair, index, both, work)
+    else:
+        series25 = to_tuple(power[0], 25), to_tuple(power[3], 25)
+        quick_layer(series25, numbers, stage, pair, index, both, work)
+
+
+@compiled
+def any_layer(
+    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
+) -> None:
+    """A step of any kind, with its tangent if there is one."""
     all_, known, rows = level.all, level.known, work.rows
     cells, tangent = (known.right - known.left) * LANES, program.tangent
-    (high, wide), (down, right), pad = stage.size[index], stage.stride[index], stage.pad[index]
+    (high, wide), (down, right) = stage.size[index], stage.stride[index]
     step, scale = stage.first + index, stage.scale[index]
-    width = below.all.right - below.all.left
+    width, shift = below.all.right - below.all.left, stage.pad[index, 0] + below.all.top
     half, zero = rows.dtype.type(0.5), rows.dtype.type(0.0)
-    columns, d, t, none, more = rows[0], rows[1, :cells], rows[2, :cells], rows[3], rows[6:]
+    columns, d, t, more = rows[0], rows[1, :cells], rows[2, :cells], rows[6:]
     u, value, slope, second = more[0, :cells], more[1, :cells], more[2, :cells], more[3, :cells]
-    none[:] = zero
-    short = program.power_terms[step] > 0 and not tangent
-    adjacent = wide == 3 and right == 1
+    everywhere, shape = sides_of(stage, index, pair), stage.shape[index + 1]
     for y in range(known.top, known.bottom):
         place = ((y - all_.top) * (all_.right - all_.left) + known.left - all_.left) * LANES
         out = work.there[place : place + cells]
-        top = y * down - pad[0] - below.all.top
+        out_t = work.there_t[place : place + cells if tangent else 0]
         at = y, known.left, y + level.down, known.left + level.right
-        sides = sides_of(stage, index, pair, at, cells, rows[4:])
-        column_sums(work.here, width, top, high, columns)
-        if short and adjacent:
-            sums = columns[:cells], columns[LANES : LANES + cells], columns[2 * LANES :]
-        else:
-            row_sums(columns, wide, right, d)
-            sums = d, none[:cells], none
-        if short:
-            quick_row(program, step, scale, sums, sides, out)
-            continue
+        sides = row_of(everywhere, shape, at, cells, stage.circular, rows[4:])
+        column_sums(work.here, width, y * down - shift, high, columns)
+        row_sums(columns, wide, right, d)
         for k in range(cells):
             apart = sides.off[k] - sides.other_off[k]
             q = scale * d[k] - half * apart * apart
             u[k] = q * sides.inverse[k] * sides.other_inverse[k] if q > zero else zero
-        out_t = work.there_t[place : place + cells if tangent else 0]
         if tangent:
-            column_sums(work.here_t, width, top, high, columns)
+            column_sums(work.here_t, width, y * down - shift, high, columns)
             row_sums(columns, wide, right, t)
             for k in range(cells):
                 t[k] *= scale
         if program.kind[step] == HERMITE:
-            hermite_row(program, step, pair, stage.shape[index + 1], at, cells // LANES, more)
+            hermite_row(program, step, pair, shape, at, cells // LANES, more)
         else:
-            homogeneous_values(
-                program, step, u, 1 if tangent else 0, value, slope, second, more[4:]
-            )
+            order = 1 if tangent else 0
+            homogeneous_values(program, step, u, order, value, slope, second, more[4:])
         any_row(program, step, t, sides, more, out, out_t)
 
 
