@@ -82,16 +82,8 @@ def pull_of(buffer: Array, width: int) -> Pull:
 @compiled
 def sums_of(buffer: Array) -> Sums:
     """Views of eight strips."""
-    return Sums(
-        buffer[0],
-        buffer[1],
-        buffer[2],
-        buffer[3],
-        buffer[4],
-        buffer[5],
-        buffer[6],
-        buffer[7],
-    )
+    b = buffer
+    return Sums(b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7])
 
 
 class Ends(NamedTuple):

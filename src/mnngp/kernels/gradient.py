@@ -19,7 +19,7 @@ from mnngp.kernels.evaluate import (
     matrix,
 )
 from mnngp.kernels.forward import REFINE
-from mnngp.kernels.points import Points
+from mnngp.kernels.points import ByKind, Points
 from mnngp.kernels.pointwise import HermiteStep, Step, behind, pull_back
 from mnngp.kernels.program import pack, side
 from mnngp.networks.network import Network
@@ -32,6 +32,7 @@ ThetaIndex = Any
 """(2, steps): to which element of theta the weight_var and bias_var of a step belong; -1: none."""
 
 
+@ByKind
 def matrix_and_gradient(
     network: Network, x: Points, theta_index: ThetaIndex, count: int
 ) -> tuple[Matrix, Matrix]:
@@ -67,6 +68,7 @@ def matrix_and_gradient(
     return kernel, np.moveaxis(planes, 0, -1)
 
 
+@ByKind
 def pulled_correlations(
     network: Network, x: Points, pulled: Matrix, *, contraction: float = 1.0
 ) -> tuple[Vector, Vector]:

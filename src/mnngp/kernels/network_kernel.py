@@ -157,6 +157,7 @@ class NetworkKernel(DeepKernel):
         """Data that is checked, as points."""
         if not self.convolutional:
             return super().prepared(name, rows)
+        from mnngp.kernels.convolution import differences  # noqa: F401 (it brings derivatives)
         from mnngp.kernels.convolution.image_points import Images
 
         pixels, signal = self._images(name, rows)

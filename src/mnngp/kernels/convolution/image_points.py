@@ -27,7 +27,7 @@ from mnngp.kernels.convolution.maps import (
     with_partners,
 )
 from mnngp.kernels.convolution.pairs import block_of_images
-from mnngp.kernels.convolution.pictures import LANES, Maps
+from mnngp.kernels.convolution.rows import LANES, Maps
 from mnngp.kernels.points import Points
 from mnngp.networks.convolutional import ConvolutionalNetwork
 
@@ -35,6 +35,8 @@ _TILE = 1 << 25  # bytes of the tables of a tile's rows
 # where the pair of lane l of the rows with lane j of the columns is
 _LANE = np.repeat(np.arange(LANES), LANES).reshape(LANES, LANES)
 _TURN = (np.arange(LANES) - _LANE) % LANES
+# one of each pair of a block with itself
+_UPPER = (_TURN < LANES // 2) | ((_TURN == LANES // 2) & (_LANE < LANES // 2))
 _BATCH = 4 * LANES  # images whose tables a thread makes at a time
 _TASK = 3e8  # updates of a task: some tenths of a second
 
@@ -182,7 +184,7 @@ class _Readouts:
         else:
             block = found[:, _TURN, _LANE]
             if turns < LANES:  # the rest is in the mirror image
-                block = np.where(turns > _TURN, block, block.transpose(0, 2, 1))
+                block = np.where(_UPPER, block, block.transpose(0, 2, 1))
         self.out[:, row : row + height, column : column + width] = block[:, :height, :width]
         if self.symmetric:
             mirrored = block[:, :height, :width].transpose(0, 2, 1)

@@ -10,18 +10,15 @@ from mnngp._system.compiled import compiled
 from mnngp._typing import Array
 from mnngp.kernels.convolution.geometry import Plan
 from mnngp.kernels.convolution.pictures import (
-    LANES,
     ROWS,
-    Maps,
-    Pair,
     Rectangle,
-    Source,
     Stage,
     Work,
     level_of,
     levels,
     through,
 )
+from mnngp.kernels.convolution.rows import LANES, Maps, Pair, Source
 from mnngp.kernels.strips import Program
 
 
