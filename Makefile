@@ -53,6 +53,7 @@ docs: $(VENV)/.docs  ## build the documentation to site/
 
 bench: $(VENV)/.dev $(NT)/.ready  ## compare with neural-tangents; writes benchmarks/results/
 	$(BIN)/python benchmarks/kernel.py --peer $(NT)/bin/python
+	$(BIN)/python benchmarks/convolution.py --peer $(NT)/bin/python
 
 inference: $(VENV)/.dev  ## time fitting beside bare BLAS and LAPACK; writes benchmarks/results/
 	$(BIN)/python benchmarks/inference.py

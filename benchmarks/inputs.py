@@ -25,3 +25,10 @@ def read_idx(folder: Path, name: str) -> np.ndarray:
     raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     shape = [int.from_bytes(raw[4 + 4 * k : 8 + 4 * k], "big") for k in range(raw[3])]
     return np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * raw[3]).reshape(shape)
+
+
+def make_images(n: int, side: int, dtype: str) -> np.ndarray:
+    """Images of three channels: noise, smoothed a little, so that neighbours are alike."""
+    images = np.random.default_rng(0).normal(size=(n, side, side, 3))
+    images += np.roll(images, 1, axis=1) + np.roll(images, 1, axis=2)
+    return (images / np.sqrt(3.0)).astype(dtype)

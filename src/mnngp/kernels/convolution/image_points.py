@@ -26,7 +26,7 @@ from mnngp.kernels.convolution.maps import (
     tables,
     with_partners,
 )
-from mnngp.kernels.convolution.pairs import block_of_images
+from mnngp.kernels.convolution.pairs import blocks_of_images
 from mnngp.kernels.convolution.rows import LANES, Maps
 from mnngp.kernels.points import Points
 from mnngp.networks.convolutional import ConvolutionalNetwork
@@ -161,17 +161,25 @@ class _Readouts:
     def _task(self, rows: Maps, cols: Maps, top: int, left: int, task: tuple[slice, int]) -> None:
         part, column = task
         size = 1 if self.alone else LANES
-        blocks = slice((part.start - top) // size, -(-(part.stop - top) // size))
-        theirs, mine = _some(cols, (column - left) // LANES), _some(rows, blocks)
         starts = np.arange(part.start, part.stop, size)
-        wanted = np.zeros((len(starts), 2), dtype=np.int64)
-        wanted[:, 1] = 1 if self.alone else LANES
+        turns = np.full(len(starts), 1 if self.alone else LANES)
         if self.symmetric and not self.alone:  # of the diagonal's block one half is enough
-            wanted[starts == column, 1] = LANES // 2 + 1
-        found = np.empty((2, len(starts), LANES, LANES), dtype=self.out.dtype)
-        block_of_images(self.plan, self.program, mine, theirs, wanted, found)
+            turns[starts == column] = LANES // 2 + 1
+        wanted = np.array(
+            [
+                ((start - top) // size, (column - left) // LANES, turn)
+                for turn in range(turns.max())
+                for start, count in zip(starts, turns, strict=True)
+                if turn < count
+            ]
+        )
+        found = np.empty((2, len(wanted), LANES), dtype=self.out.dtype)
+        nothing = np.empty((len(wanted), 0), dtype=self.out.dtype)
+        blocks_of_images(self.plan, self.program, rows, cols, wanted, found, nothing)
+        blocks = np.zeros((2, len(starts), LANES, LANES), dtype=self.out.dtype)
+        blocks[:, wanted[:, 0] - (part.start - top) // size, wanted[:, 2]] = found
         for index, start in enumerate(starts):
-            self._put(found[:, index], start, column, int(wanted[index, 1]))
+            self._put(blocks[:, index], start, column, int(turns[index]))
         if self.done is not None:
             self.done(self._share(part, column))
 
@@ -195,11 +203,6 @@ class _Readouts:
         n, m = self.out.shape[1:]
         count = (rows.stop - rows.start) * (min(column + LANES, m) - column)
         return float(count / (n * (n + LANES) / 2.0 if self.symmetric else n * m))
-
-
-def _some(maps: Maps, blocks: int | slice) -> Maps:
-    parts = {name: getattr(maps, name) for name in Maps._fields if name != "hermite_start"}
-    return maps._replace(**{name: part[blocks] for name, part in parts.items()})
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from mnngp.activations.profile import Profile, linear_profile
 from mnngp.errors import ScaleError
 from mnngp.kernels import strips
 from mnngp.kernels.convolution.geometry import Plan, plan, sections
-from mnngp.kernels.convolution.pairs import images_with_partners
+from mnngp.kernels.convolution.pairs import blocks_of_images
 from mnngp.kernels.convolution.rows import LANES, Maps
 from mnngp.kernels.pointwise import HermiteStep, HomogeneousStep, Step
 from mnngp.kernels.program import pack
@@ -349,14 +349,16 @@ def _with_partners(
         count = len(blocks[0].before)
         out = np.empty((2, count, LANES), dtype=dtype)
         stored = np.empty((count, positions * LANES), dtype=dtype)
-        images_with_partners(part, packed, blocks[0], blocks[-1], out, stored)
+        wanted = np.repeat(np.arange(count), 3).reshape(-1, 3)
+        wanted[:, 2] = 0
+        blocks_of_images(part, packed, blocks[0], blocks[-1], wanted, out, stored)
         each = stored.reshape(count, positions, LANES)
         if frame.smooth:
             sums[:, rows], left[rows] = out[:, :, 0], each[:, :, 0]
         else:
-            wanted = len(sides[0][0][rows])
-            sums[:, rows] = out.reshape(2, -1)[:, :wanted]
-            left[rows] = each.transpose(0, 2, 1).reshape(count * LANES, positions)[:wanted]
+            images = len(sides[0][0][rows])
+            sums[:, rows] = out.reshape(2, -1)[:, :images]
+            left[rows] = each.transpose(0, 2, 1).reshape(count * LANES, positions)[:images]
 
     work = part.updates * n * (LANES if frame.smooth else 1)
     threads.parallel_for(task, list(batches(n, _BATCH)), work=work)

@@ -226,42 +226,23 @@ def empty_like(maps: Maps) -> Maps:
 
 
 @compiled
-def block_of_images(
-    plan: Plan, program: Program, rows: Maps, cols: Maps, wanted: Array, out: Array
+def blocks_of_images(
+    plan: Plan, program: Program, rows: Maps, cols: Maps, wanted: Array, out: Array, pooled: Array
 ) -> None:
-    """Some blocks of images with a block of others: ``out`` (2, blocks, turns, LANES).
+    """Blocks of images with blocks of others: ``out`` (2, tasks, LANES).
 
-    ``wanted`` (blocks, 2) says which turns: with turn k lane l is the pair of image l of the rows'
-    block with image l + k of the columns' one.
+    A task (``wanted``, (tasks, 3)) is a block of the rows, one of the columns, and a turn: with
+    turn k lane l is the pair of image l of the first with image l + k of the other. ``pooled``
+    (tasks, positions · LANES) gets what a plan leaves that ends with a pooling.
     """
     work, store = work_of(plan, program)
-    theirs, sums = empty_like(cols), np.empty((2, LANES), out.dtype)
-    for turn in range(LANES):
-        ready = False
-        for block in range(wanted.shape[0]):
-            if not wanted[block, 0] <= turn < wanted[block, 1]:
-                continue
-            if not ready:
-                turned(cols, turn, theirs)
-                ready = True
-            sums[:] = out.dtype.type(0.0)
-            pair = Pair(maps_at(rows, block), theirs)
-            pair_of_images(plan, program, pair, work, store, sums)
-            out[:, block, turn] = sums
-
-
-@compiled
-def images_with_partners(
-    plan: Plan, program: Program, rows: Maps, cols: Maps, out: Array, pooled: Array
-) -> None:
-    """Each image with one other, or itself: the readout (2, blocks, LANES).
-
-    Of a plan that ends with a pooling what that leaves, (blocks, positions · LANES).
-    """
-    work, store = work_of(plan, program)
-    for block in range(rows.before.shape[0]):
-        out[:, block] = out.dtype.type(0.0)
-        pair = Pair(maps_at(rows, block), maps_at(cols, block))
-        pair_of_images(plan, program, pair, work, store, out[:, block])
-        last = stored_of(plan, plan.pools.shape[0], store)
-        pooled[block] = last.distances[: pooled.shape[1]]
+    theirs = empty_like(maps_at(cols, 0))
+    for task in range(wanted.shape[0]):
+        row, col, turn = wanted[task]
+        if task == 0 or col != wanted[task - 1, 1] or turn != wanted[task - 1, 2]:
+            turned(maps_at(cols, col), turn, theirs)
+        out[:, task] = out.dtype.type(0.0)
+        pair_of_images(plan, program, Pair(maps_at(rows, row), theirs), work, store, out[:, task])
+        if pooled.shape[1] > 0:
+            last = stored_of(plan, plan.pools.shape[0], store)
+            pooled[task] = last.distances[: pooled.shape[1]]

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
 from mnngp._system.compiled import compiled, to_tuple
 from mnngp._typing import Array
@@ -263,41 +264,6 @@ def quick_layer(
 
 
 @compiled
-def convolve(
-    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
-) -> None:
-    """A convolution and its activation, from ``work.here`` to ``work.there``."""
-    step, terms = stage.first + index, program.power_terms[stage.first + index]
-    if terms == 0 or program.tangent:
-        any_layer(stage, program, pair, index, below, level, work)
-        return
-    power, both = program.power[step], (below, level)
-    stretch, moment = program.stretch[step], program.moment_root[step] ** 2
-    numbers = stretch, moment, stage.scale[index], program.fall[step]
-    if program.kind[step] == NEAR:
-        if terms == 9:
-            quick_layer((to_tuple(power[0], 9),), numbers, stage, pair, index, both, work)
-        elif terms == 13:
-            quick_layer((to_tuple(power[0], 13),), numbers, stage, pair, index, both, work)
-        elif terms == 17:
-            quick_layer((to_tuple(power[0], 17),), numbers, stage, pair, index, both, work)
-        else:
-            quick_layer((to_tuple(power[0], 25),), numbers, stage, pair, index, both, work)
-    elif terms == 9:
-        series = to_tuple(power[0], 9), to_tuple(power[3], 9)
-        quick_layer(series, numbers, stage, pair, index, both, work)
-    elif terms == 13:
-        series13 = to_tuple(power[0], 13), to_tuple(power[3], 13)
-        quick_layer(series13, numbers, stage, pair, index, both, work)
-    elif terms == 17:
-        series17 = to_tuple(power[0], 17), to_tuple(power[3], 17)
-        quick_layer(series17, numbers, stage, pair, index, both, work)
-    else:
-        series25 = to_tuple(power[0], 25), to_tuple(power[3], 25)
-        quick_layer(series25, numbers, stage, pair, index, both, work)
-
-
-@compiled
 def any_layer(
     stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
 ) -> None:
@@ -334,6 +300,59 @@ def any_layer(
             order = 1 if tangent else 0
             homogeneous_values(program, step, u, order, value, slope, second, more[4:])
         any_row(program, step, t, sides, more, out, out_t)
+
+
+def convolve(
+    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
+) -> None:
+    """A convolution and its activation, from ``work.here`` to ``work.there``."""
+    raise NotImplementedError  # compiled code has one of the two below
+
+
+@overload(convolve)  # type: ignore[untyped-decorator]
+def _by_type(
+    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
+) -> None:
+    """Each type has the numbers of terms that occur in it: fewer loops are compiled faster.
+
+    Numba calls this with types, and wants the implementation to have the same annotations.
+    """
+    single = work.types[0].dtype.bitwidth == 32  # type: ignore[attr-defined]
+    return _in_single if single else _in_double  # type: ignore[return-value]
+
+
+def _in_single(
+    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
+) -> None:
+    step, terms = stage.first + index, program.power_terms[stage.first + index]
+    power, both = program.power[step], (below, level)
+    stretch, moment = program.stretch[step], program.moment_root[step] ** 2
+    numbers = stretch, moment, stage.scale[index], program.fall[step]
+    if terms == 0 or terms > 13 or program.tangent:
+        any_layer(stage, program, pair, index, below, level, work)
+    elif program.kind[step] != NEAR:
+        series = to_tuple(power[0], 13), to_tuple(power[3], 13)
+        quick_layer(series, numbers, stage, pair, index, both, work)
+    elif terms == 9:
+        quick_layer((to_tuple(power[0], 9),), numbers, stage, pair, index, both, work)
+    else:
+        quick_layer((to_tuple(power[0], 13),), numbers, stage, pair, index, both, work)
+
+
+def _in_double(
+    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
+) -> None:
+    step, terms = stage.first + index, program.power_terms[stage.first + index]
+    power, both = program.power[step], (below, level)
+    stretch, moment = program.stretch[step], program.moment_root[step] ** 2
+    numbers = stretch, moment, stage.scale[index], program.fall[step]
+    if terms == 0 or program.tangent:
+        any_layer(stage, program, pair, index, below, level, work)
+    elif program.kind[step] != NEAR:
+        series = to_tuple(power[0], 25), to_tuple(power[3], 25)
+        quick_layer(series, numbers, stage, pair, index, both, work)
+    else:
+        quick_layer((to_tuple(power[0], 25),), numbers, stage, pair, index, both, work)
 
 
 @compiled
