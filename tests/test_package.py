@@ -153,8 +153,8 @@ print(json.dumps([float(value), sum(stats.cache_hits.values()), sum(stats.cache_
 SMALL = """
 import json, numpy as np
 from mnngp.kernels import strips
-value = strips.polynomial_9(np.arange(1.0, 10.0), 0.5)
-stats = strips.polynomial_9.stats
+value = strips.polynomial(tuple(np.arange(1.0, 10.0)), 0.5)
+stats = strips.polynomial.stats
 print(json.dumps([float(value), sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
 """
 

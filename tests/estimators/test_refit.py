@@ -373,7 +373,7 @@ def test_what_is_added_follows_the_contraction(monkeypatch):
     X = np.repeat(np.random.default_rng(0).normal(size=(40, 3)), 2, axis=0)
     kernel = MaxoutKernel(1, 2)
     monkeypatch.setattr(cholesky, "contraction", lambda network, x: 0.07)
-    network, (x, _) = kernel.network, kernel._points(X, None)
+    network, (x, _) = kernel.network, kernel.points(X, None)
     with pytest.warns(AccuracyWarning, match="was added"):
         result = cholesky.Cholesky()(Covariance(network, x, np.full(80, 3.0), np.zeros(80)))
     kappa = result.report.contraction

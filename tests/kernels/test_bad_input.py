@@ -157,7 +157,9 @@ def test_bad_depths(depths):
 
 
 def test_depths_beyond_the_layers():
-    with pytest.raises(InputError, match="depths must be at most 2, the number of layers, got 3"):
+    with pytest.raises(
+        InputError, match="depths must be at most 2, the number of activations, got 3"
+    ):
         NetworkKernel([ReLU()] * 2).path(GOOD, depths=[3])
     with pytest.raises(InputError, match="depths must be at most 2, for which"):
         MaxoutKernel(2, 3, weight_var=[1.0, 1.0, 1.0]).path(GOOD, depths=[3])

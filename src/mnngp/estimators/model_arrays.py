@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,11 @@ class ArrayChecks:
             half, columns = layout.packed_shape(n)
             scaled = d if self.header["normalize"] == "standard" else 0
             self.sizes |= {"s": scaled, "h": half, "p": columns}
+            shape = self.header["kernel"].get("image_shape")
+            if shape is not None:
+                form = replace(form, low=-MOST, high=MOST)  # pixels, as they are
+                if math.prod(shape) != d:
+                    raise InputError(f"directions must have {math.prod(shape)} pixels, got {d}")
         if 0 in array.shape and form.axes != "s":
             raise InputError(f"{name} must not be empty, got the shape {array.shape}")
         if dtype is not None:

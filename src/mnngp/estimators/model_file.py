@@ -182,6 +182,8 @@ def _put_together(
 
 def _posterior(kernel: DeepKernel, header: dict[str, Any], arrays: dict[str, Array]) -> Posterior:
     points = Points(arrays["directions"], arrays["square_lengths"])
+    if getattr(kernel, "convolutional", False):
+        points = kernel.prepared("X", arrays["directions"])
     covariance = Covariance(kernel.network, points, arrays["deviation"], arrays["noise_var"])
     c = np.inf if header["intercept_precision"] is None else header["intercept_precision"]
     return Posterior.restored(

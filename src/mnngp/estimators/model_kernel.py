@@ -19,6 +19,7 @@ from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReL
 from mnngp.errors import InputError
 from mnngp.kernels.network_kernel import NetworkKernel
 from mnngp.kernels.sklearn import DeepKernel, MaxoutKernel
+from mnngp.networks.layers import AvgPool, Conv, Flatten, GlobalAvgPool
 
 LARGEST_INT = (1 << 63) - 1
 _LONGEST_TEXT = 1000
@@ -89,14 +90,36 @@ _KERNELS: dict[str, type[DeepKernel]] = {
 }
 _KEYS = {"MaxoutKernel": ("class", "depth", "rank"), "NetworkKernel": ("class", "layers")}
 _SHARED_KEYS = ("weight_var", "bias_var", "kind", "dtype", "weight_var_bounds", "bias_var_bounds")
-_ACTIVATIONS: dict[str, type[Activation]] = {
-    activation.__name__: activation
-    for activation in (Maxout, ReLU, LeakyReLU, Abs, Erf, Tanh, GELU)
+_LAYERS: dict[str, type[Any]] = {
+    layer.__name__: layer
+    for layer in (
+        *(Maxout, ReLU, LeakyReLU, Abs, Erf, Tanh, GELU),
+        *(Conv, AvgPool, GlobalAvgPool, Flatten),
+    )
 }
-_ACTIVATION_PARAMETERS: dict[str, dict[str, Callable[[str, Any], object]]] = {
+_LARGEST_WINDOW = 10_000
+
+
+def _check_window(name: str, value: Any, *, none: bool = False) -> None:
+    """Raise if it is not a whole number, or one or two of them in a list."""
+    if none and value is None:
+        return
+    parts = value if isinstance(value, list) and 1 <= len(value) <= 2 else [value]
+    for part in parts:
+        whole(name, part, 1, _LARGEST_WINDOW)
+
+
+_LAYER_PARAMETERS: dict[str, dict[str, Callable[[str, Any], object]]] = {
     "Maxout": {"rank": partial(whole, low=1, high=LARGEST_RANK)},
     "LeakyReLU": {"negative_slope": partial(_validation.real, low=-1e6, high=1e6)},
+    "Conv": {
+        "size": _check_window,
+        "stride": _check_window,
+        "padding": partial(_validation.one_of, allowed=("same", "valid", "circular")),
+    },
+    "AvgPool": {"size": _check_window, "stride": partial(_check_window, none=True)},
 }
+_IMAGE_KEYS = ("image_shape", "flips")  # of kernels with convolutions
 # of version 1, which knew one class
 _OLD_DEFAULTS = {
     "class": "MaxoutKernel",
@@ -116,19 +139,20 @@ def describe(kernel: DeepKernel) -> dict[str, Any]:
     described: dict[str, Any] = {"class": kind.__name__}
     if "layers" in parameters:
         described["layers"] = [_layer(activation) for activation in parameters.pop("layers")]
+    if not getattr(kernel, "convolutional", False):
+        parameters = {key: value for key, value in parameters.items() if key not in _IMAGE_KEYS}
     parameters["dtype"] = str(np.dtype(parameters["dtype"]))
     return {**described, **all_as_json(parameters)}
 
 
-def _layer(activation: Activation) -> dict[str, Any]:
-    name = type(activation).__name__
-    if _ACTIVATIONS.get(name) is not type(activation):
+def _layer(layer: Any) -> dict[str, Any]:
+    name = type(layer).__name__
+    if _LAYERS.get(name) is not type(layer):
         raise InputError(
-            f"the layers of a kernel that is saved can be {', '.join(_ACTIVATIONS)}, "
-            f"got {activation!r}"
+            f"the layers of a kernel that is saved can be {', '.join(_LAYERS)}, got {layer!r}"
         )
-    parameters = _ACTIVATION_PARAMETERS.get(name, {})
-    return {"class": name} | {key: as_json(key, getattr(activation, key)) for key in parameters}
+    parameters = _LAYER_PARAMETERS.get(name, {})
+    return {"class": name} | {key: as_json(key, getattr(layer, key)) for key in parameters}
 
 
 def checked(name: str, described: object, version: int) -> dict[str, Any]:
@@ -139,6 +163,9 @@ def checked(name: str, described: object, version: int) -> dict[str, Any]:
         described = {**_OLD_DEFAULTS, **described}
     _validation.one_of(f"{name}.class", described.get("class"), tuple(_KERNELS))
     keys = _KEYS[described["class"]] + _SHARED_KEYS
+    if "image_shape" in described and "layers" in described:
+        keys += _IMAGE_KEYS
+        _check_image(name, described)
     if set(described) != set(keys):
         raise InputError(f"{name} must have the keys {', '.join(keys)}, got {sorted(described)}")
     if "depth" in described:
@@ -164,23 +191,34 @@ def _check_layers(name: str, layers: Any) -> int:
     for number, layer in enumerate(layers):
         if not isinstance(layer, dict):
             raise InputError(f"{name}[{number}] must have names and values, got {layer!r}")
-        kind = _validation.one_of(
-            f"{name}[{number}].class", layer.get("class"), tuple(_ACTIVATIONS)
-        )
-        parameters = _ACTIVATION_PARAMETERS.get(kind, {})
+        kind = _validation.one_of(f"{name}[{number}].class", layer.get("class"), tuple(_LAYERS))
+        parameters = _LAYER_PARAMETERS.get(kind, {})
         if set(layer) != {"class", *parameters}:
             keys = ", ".join(["class", *parameters])
             raise InputError(f"{name}[{number}] must have the keys {keys}, got {sorted(layer)}")
         for key, check in parameters.items():
             check(f"{name}[{number}].{key}", layer[key])
-        different.add(tuple(layer.values()))
-        smooth += not _ACTIVATIONS[kind].homogeneous
+        if issubclass(_LAYERS[kind], Activation):
+            different.add(tuple(layer.values()))
+            smooth += not _LAYERS[kind].homogeneous
     if len(different) > _MOST_ACTIVATIONS or smooth > _LARGEST_SMOOTH_DEPTH:
         raise InputError(
             f"{name} must have at most {_MOST_ACTIVATIONS} different activations and "
             f"{_LARGEST_SMOOTH_DEPTH:,} smooth ones, got {len(different)} and {smooth}"
         )
+    if any(layer["class"] in {"Flatten", "GlobalAvgPool"} for layer in layers):
+        return sum(layer["class"] == "Conv" for layer in layers)
     return len(layers)
+
+
+def _check_image(name: str, described: dict[str, Any]) -> None:
+    shape, flips = described["image_shape"], described.get("flips")
+    if not isinstance(shape, list) or not 2 <= len(shape) <= 3:
+        raise InputError(f"{name}.image_shape must be two or three numbers, got {shape!r}")
+    for part in shape:
+        whole(f"{name}.image_shape", part, 1, _LARGEST_WINDOW)
+    if not isinstance(flips, bool):
+        raise InputError(f"{name}.flips must be true or false, got {flips!r}")
 
 
 def _check_bounds(name: str, bounds: Any, count: int) -> None:
@@ -200,12 +238,12 @@ def build(described: dict[str, Any]) -> DeepKernel:
     """The kernel of a description that was checked."""
     parameters = {name: _as_tuple(value) for name, value in described.items() if name != "class"}
     if "layers" in described:
-        made: dict[tuple[Any, ...], Activation] = {}
+        made: dict[Any, Any] = {}
         parameters["layers"] = []
         for layer in described["layers"]:
-            given = {name: value for name, value in layer.items() if name != "class"}
-            activation = _ACTIVATIONS[layer["class"]](**given)
-            parameters["layers"].append(made.setdefault(tuple(layer.values()), activation))
+            given = {name: _as_tuple(value) for name, value in layer.items() if name != "class"}
+            one = _LAYERS[layer["class"]](**given)
+            parameters["layers"].append(made.setdefault(one, one))
     return _KERNELS[described["class"]](**parameters)
 
 

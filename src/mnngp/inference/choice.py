@@ -60,7 +60,7 @@ class Trial:
         parameters = {
             name: [repr(layer) for layer in value] if name == "layers" else value
             for name, value in self.kernel.get_params().items()
-            if name != "dtype" and not name.endswith("_bounds")
+            if name not in {"dtype", "image_shape", "flips"} and not name.endswith("_bounds")
         }
         found = {name: value for name, value in vars(self).items() if name != "kernel"}
         return {**parameters, **found}
@@ -78,7 +78,7 @@ def choose(
 ) -> list[Trial]:
     """Try at most ``budget`` kernels of a space, in ``jobs`` threads; the best is first."""
     rng = np.random.default_rng(seed)
-    few, points = _compared_on(data, rng)
+    few, points = _compared_on(data, space.default(), rng)
     tried: dict[Network, Trial] = {}
     at_first = budget if len(data) <= LARGEST else max(1, budget - _REFINEMENTS)
 
@@ -115,9 +115,11 @@ def _best(tried: Mapping[Network, Trial]) -> Trial:
     return max(tried.values(), key=lambda trial: trial.score)
 
 
-def _compared_on(data: Observations, rng: np.random.Generator) -> tuple[Observations, Points]:
+def _compared_on(
+    data: Observations, kernel: DeepKernel, rng: np.random.Generator
+) -> tuple[Observations, Points]:
     few = data.sample(LARGEST, rng)
-    return few, Points.of("X", few.X, np.dtype(np.float64))
+    return few, kernel.prepared("X", kernel.checked("X", few.X))
 
 
 def _try(kernel: DeepKernel, points: Points, data: Observations, objective: Objective) -> Trial:
@@ -196,7 +198,7 @@ def untried(space: SearchSpace, data: Observations, objective: Objective) -> Tri
     kernel = space.default()
     if objective.noise_ratio is not None:
         return Trial(kernel, objective.noise_ratio)
-    network, points = kernel.network, Points.of("X", data.X, np.dtype(np.float64))
+    network, points = kernel.network, kernel.prepared("X", kernel.checked("X", data.X))
     variance = float(np.mean(standard_deviations(network, points) ** 2))
     scale = contraction(network, points) * variance * data.mean_weight
     return Trial(kernel, (1.0 if data.repeats.any() else 0.01) * scale)
@@ -204,7 +206,7 @@ def untried(space: SearchSpace, data: Observations, objective: Objective) -> Tri
 
 def best_signal(trial: Trial, data: Observations, noise_var: float, seed: Any) -> float:
     """The signal variance with the largest evidence for a given noise variance."""
-    few, points = _compared_on(data, np.random.default_rng(seed))
+    few, points = _compared_on(data, trial.kernel, np.random.default_rng(seed))
     spectrum = Spectrum.of(trial.kernel, points, few)
     signals = np.logspace(-8.0, 8.0, 129) * (float(np.mean(few.y**2)) or 1.0) * few.mean_weight
     evidence = [spectrum.log_evidence(signal, noise_var) for signal in signals]

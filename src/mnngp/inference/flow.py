@@ -66,7 +66,7 @@ class GradientFlow:
             type(kernel)(**{**kernel.get_params(), "kind": kind, "dtype": "float64"})
             for kind in ("nngp", "ntk")
         )
-        self._X = np.array(_validation.points("X", X))
+        self._X = np.array(self._ntk.checked("X", X))
         targets, self._flat = _validation.targets(y, len(self._X))
         with threads.one_blas_thread(9.0 * len(self._X) ** 3):
             values, self._vectors = np.linalg.eigh(self._ntk(self._X))
@@ -80,12 +80,12 @@ class GradientFlow:
 
     def mean(self, X: Any, time: float = np.inf) -> Matrix:
         """The mean prediction over initialisations, after training for ``time``."""
-        points = _validation.points("X", X, self._X.shape[1])
+        points = self._ntk.checked("X", X, like=self._X)
         return self._mean(self._gain(points, time))
 
     def mean_and_covariance(self, X: Any, time: float = np.inf) -> tuple[Matrix, Matrix]:
         """The mean prediction, and the covariance of the predictions over initialisations."""
-        points = _validation.points("X", X, self._X.shape[1])
+        points = self._ntk.checked("X", X, like=self._X)
         gain = self._gain(points, time)
         if self._prior is None:
             self._prior = self._vectors.T @ self._nngp(self._X) @ self._vectors

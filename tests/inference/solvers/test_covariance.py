@@ -84,7 +84,7 @@ def test_neither_remedy_alone_is_enough_in_the_ordered_phase(table, depth):
     """
     X, y, _ = table
     kernel = MaxoutKernel(depth, 2, 0.1, 0.34)
-    u = distances(kernel.network, kernel._points(X, None)[0]).mean()
+    u = distances(kernel.network, kernel.points(X, None)[0]).mean()
 
     def plain(signal):
         matrix, noise = signal * kernel(X), 1e-10
@@ -126,5 +126,5 @@ def test_a_prior_without_any_variation_is_said():
 
 def test_contraction_is_one_where_points_are_apart():
     kernel = MaxoutKernel(1, 2)
-    x, _ = kernel._points(np.random.default_rng(0).normal(size=(50, 10)) * 10.0, None)
+    x, _ = kernel.points(np.random.default_rng(0).normal(size=(50, 10)) * 10.0, None)
     assert contraction(kernel.network, x) == 1.0

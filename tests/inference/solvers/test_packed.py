@@ -16,7 +16,7 @@ def test_packed_against_dense(n, dtype, block, monkeypatch):
     monkeypatch.setattr(packed_module, "_BLOCK", block)
     rng = np.random.default_rng(n)
     kernel = MaxoutKernel(3, 3, dtype=dtype)
-    x, _ = kernel._points(rng.normal(size=(n, 5)), None)
+    x, _ = kernel.points(rng.normal(size=(n, 5)), None)
     matrix = Packed(n, dtype)
     packed_correlations(kernel.network, x, matrix.memory)
     dense = correlations(kernel.network, x).astype(np.float64) + 0.1 * np.eye(n)
@@ -57,7 +57,7 @@ def test_packed_in_several_passes(monkeypatch):
     X = np.random.default_rng(0).normal(size=(101, 3))
     for kind in ("nngp", "ntk"):
         kernel = NetworkKernel([Maxout(3), Erf(), ReLU()], kind=kind)
-        x, _ = kernel._points(X, None)
+        x, _ = kernel.points(X, None)
         once, cut = Packed(101, "float64"), Packed(101, "float64")
         packed_correlations(kernel.network, x, once.memory)
         monkeypatch.setattr(matrix_module, "_TABLE_BYTES", 1)

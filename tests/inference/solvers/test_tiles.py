@@ -14,7 +14,7 @@ def test_tiles_multiply_like_the_matrix(large_table, monkeypatch, dtype):
     """Kept, some of them kept, or none, by one thread or several."""
     X = large_table[0][:501]
     kernel = MaxoutKernel(3, 3, dtype=dtype)
-    network, (x, _) = kernel.network, kernel._points(X, None)
+    network, (x, _) = kernel.network, kernel.points(X, None)
     matrix, v = (
         correlations(network, x, contraction=0.5).astype(float),
         np.random.default_rng(0).normal(size=(501, 3)),

@@ -152,7 +152,8 @@ class NetworkKernel(DeepKernel):
         units = core.NetworkKernel(list(layers)).layers
         for index, unit in enumerate(units):
             if not isinstance(unit, HomogeneousActivation | SmoothActivation):
-                raise InputError(f"layers[{index}] has no derivatives: {unit!r}")
+                kind = "has no derivatives" if isinstance(unit, Activation) else "is no activation"
+                raise InputError(f"layers[{index}] {kind}: {unit!r}")
         super().__init__(
             core.NetworkKernel(units)._activations(), weight_var, bias_var, kind, Options(**options)
         )

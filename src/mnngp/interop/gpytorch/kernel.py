@@ -126,7 +126,7 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         given = {
             name: value
             for name, value in kernel.get_params().items()
-            if name != "dtype" and not name.endswith("_bounds")
+            if name not in {"dtype", "image_shape", "flips"} and not name.endswith("_bounds")
         }
         ours = cls(**given, **options)
         ours.to(getattr(torch, np.dtype(kernel.dtype).name))

@@ -106,7 +106,7 @@ def readout_weights(count: int, pool: Place | None, axis: int, *, everywhere: bo
 
 
 class Plan(NamedTuple):
-    """All sections, as arrays that compiled code can read (see ``pictures.Stage``)."""
+    """All sections, as arrays that compiled code can read (see ``displacement.Stage``)."""
 
     stages: Array  # (stages, 4) first and last convolution, first shape, whether it is circular
     shape: Array  # (…, 2)
