@@ -2,7 +2,8 @@
 
 Two images i and j have a covariance for each pair of positions p and p'. As long as nothing pools,
 pairs of one displacement d = p' - p meet only each other: they are a picture over p, which goes
-through all layers of a stage while it is in cache.
+through all layers of a stage while it is in cache. ``LANES`` pairs of images go together, side by
+side in memory, so that every loop is long and vectorises.
 
 What a picture holds are halved squared distances (docs/convolution.md)
 
@@ -37,7 +38,6 @@ from mnngp.kernels.convolution.rows import (
     pooled_row,
     row_of,
     row_sums,
-    spread,
     whole_row,
 )
 from mnngp.kernels.strips import HERMITE, NEAR, Program, homogeneous_values
@@ -159,8 +159,8 @@ def fill_borders(
     all_, known, shape = level.all, level.known, stage.shape[index]
     width = (all_.right - all_.left) * LANES
     left, right = (known.left - all_.left) * LANES, (known.right - all_.left) * LANES
-    begin = stage.before[index]
-    mine, theirs = pair.mine.before[begin:], pair.theirs.before[begin * LANES :]
+    begin = stage.before[index] * LANES
+    mine, theirs = pair.mine.before[begin:], pair.theirs.before[begin:]
     for y in range(all_.top, all_.bottom):
         start, other_y = (y - all_.top) * width, y + level.down
         inside = known.top <= y < known.bottom
@@ -172,8 +172,8 @@ def fill_borders(
                 first, x = right, known.right
             row = picture[start + first : start + last]
             row[:] = zero
-            copy_inside(mine, shape, (y, x), row, True)
-            copy_inside(theirs, shape, (other_y, x + level.right), row, False)
+            copy_inside(mine, shape, y, x, row)
+            copy_inside(theirs, shape, other_y, x + level.right, row)
             if tangents.shape[0] > 0:
                 tangents[start + first : start + last] = zero
 
@@ -218,13 +218,13 @@ def begin_stage(stage: Stage, pair: Pair, level: Level, source: Source, work: Wo
 @compiled
 def sides_of(stage: Stage, index: int, pair: Pair) -> Sides:
     """What both images have behind a convolution."""
-    shape, begin = stage.shape[index + 1], stage.behind[index]
-    end = begin + shape[0] * shape[1]
+    shape, begin = stage.shape[index + 1], stage.behind[index] * LANES
+    end = begin + shape[0] * shape[1] * LANES
     return Sides(
         pair.mine.off[begin:end],
         pair.mine.inverse[begin:end],
-        pair.theirs.off[begin * LANES : end * LANES],
-        pair.theirs.inverse[begin * LANES : end * LANES],
+        pair.theirs.off[begin:end],
+        pair.theirs.inverse[begin:end],
     )
 
 
@@ -254,7 +254,7 @@ def quick_layer(
             row_sums(columns, wide, right, d)
             sums = d, none, none
         at = y, known.left, y + level.down, known.left + level.right
-        sides = row_of(everywhere, shape, at, cells // LANES, circular, more)
+        sides = row_of(everywhere, shape, at, cells, circular, more)
         out = work.there[place : place + cells]
         if len(series) == 1:
             near_row(series[0], numbers, sums, sides, out)
@@ -282,10 +282,7 @@ def any_layer(
         out = work.there[place : place + cells]
         out_t = work.there_t[place : place + cells if tangent else 0]
         at = y, known.left, y + level.down, known.left + level.right
-        one = row_of(everywhere, shape, at, cells // LANES, stage.circular, rows[4:])
-        spread(one.off, rows[3])
-        spread(one.inverse, rows[ROWS - 1])
-        sides = Sides(rows[3, :cells], rows[ROWS - 1, :cells], one.other_off, one.other_inverse)
+        sides = row_of(everywhere, shape, at, cells, stage.circular, rows[4:])
         column_sums(work.here, width, y * down - shift, high, columns)
         row_sums(columns, wide, right, d)
         for k in range(cells):

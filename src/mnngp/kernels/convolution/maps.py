@@ -20,7 +20,7 @@ from mnngp.activations.profile import Profile, linear_profile
 from mnngp.errors import ScaleError
 from mnngp.kernels import strips
 from mnngp.kernels.convolution.geometry import Plan, plan, sections
-from mnngp.kernels.convolution.pairs import images_with_blocks
+from mnngp.kernels.convolution.pairs import blocks_of_images
 from mnngp.kernels.convolution.rows import LANES, Maps
 from mnngp.kernels.pointwise import HermiteStep, HomogeneousStep, Step
 from mnngp.kernels.program import pack
@@ -30,7 +30,7 @@ from mnngp.networks.layers import Block, Conv, Pair
 
 # Rounding of sums over positions is larger than the 3e-8 that dense layers have in float32.
 _TOLERANCE = {np.dtype(np.float64): 1e-15, np.dtype(np.float32): 6e-8}
-_BATCH = 16  # images that are taken through a network with themselves at a time
+_BATCH = 32  # images that are taken through a network with themselves at a time: two blocks
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def largest_variances(frame: Frame, sets: list[tuple[Matrix, Matrix]]) -> list[f
     return [float(value) for value in found]
 
 
-def batches(count: int, size: int = 256) -> Iterator[slice]:
+def batches(count: int, size: int = 8 * _BATCH) -> Iterator[slice]:
     """Slices of at most ``size``."""
     return (slice(start, start + size) for start in range(0, count, size))
 
@@ -342,16 +342,24 @@ def _with_partners(
     sums, left = np.empty((2, n)), np.empty((n, positions))
 
     def task(rows: slice) -> None:
-        maps = [tables(frame, pixels[rows], pooled[rows], most) for pixels, pooled in sides]
-        count = len(maps[0].before)
+        blocks = [
+            beside_each_other(tables(frame, pixels[rows], pooled[rows], most), alone=frame.smooth)
+            for pixels, pooled in sides
+        ]
+        count = len(blocks[0].before)
         out = np.empty((2, count, LANES), dtype=dtype)
         stored = np.empty((count, positions * LANES), dtype=dtype)
-        wanted = np.repeat(np.arange(count), 2).reshape(-1, 2)
-        alone = beside_each_other(maps[-1], alone=True)
-        images_with_blocks(part, packed, maps[0], alone, wanted, out, stored)
-        sums[:, rows] = out[:, :, 0]
-        left[rows] = stored.reshape(count, positions, LANES)[:, :, 0]
+        wanted = np.repeat(np.arange(count), 3).reshape(-1, 3)
+        wanted[:, 2] = 0
+        blocks_of_images(part, packed, blocks[0], blocks[-1], wanted, out, stored)
+        each = stored.reshape(count, positions, LANES)
+        if frame.smooth:
+            sums[:, rows], left[rows] = out[:, :, 0], each[:, :, 0]
+        else:
+            images = len(sides[0][0][rows])
+            sums[:, rows] = out.reshape(2, -1)[:, :images]
+            left[rows] = each.transpose(0, 2, 1).reshape(count * LANES, positions)[:images]
 
-    work = part.updates * n * LANES
+    work = part.updates * n * (LANES if frame.smooth else 1)
     threads.parallel_for(task, list(batches(n, _BATCH)), work=work)
     return sums, left

@@ -183,18 +183,66 @@ def work_of(plan: Plan, program: Program) -> tuple[Work, Store]:
 
 
 @compiled
-def images_with_blocks(
+def turned(maps: Maps, turn: int, to: Maps) -> None:
+    """The same images in other lanes: lane l gets that of lane l + turn."""
+    for channel in range(maps.pixels.shape[0]):
+        turn_lanes(maps.pixels[channel], turn, to.pixels[channel])
+    turn_lanes(maps.before, turn, to.before)
+    turn_lanes(maps.off, turn, to.off)
+    turn_lanes(maps.inverse, turn, to.inverse)
+    turn_lanes(maps.hermite, turn, to.hermite)
+    turn_lanes(maps.pooled, turn, to.pooled)
+
+
+@compiled
+def turn_lanes(values: Array, turn: int, to: Array) -> None:
+    """Those of one map."""
+    if turn == 0 or values.shape[0] == 0:
+        to[:] = values
+        return
+    # all but the first and the last position in one loop, whose reads stay inside
+    for edge in (0, values.shape[0] - LANES):
+        for lane in range(LANES):
+            to[edge + lane] = values[edge + (lane + turn) % LANES]
+    middle = values.shape[0] - 2 * LANES
+    after, before = values[LANES + turn :], values[turn:]
+    target = to[LANES:]
+    for k in range(middle):
+        target[k] = after[k] if (k & (LANES - 1)) < LANES - turn else before[k]
+
+
+@compiled
+def empty_like(maps: Maps) -> Maps:
+    """Memory for one of many."""
+    return Maps(
+        np.empty_like(maps.pixels),
+        np.empty_like(maps.before),
+        np.empty_like(maps.off),
+        np.empty_like(maps.inverse),
+        np.empty_like(maps.hermite),
+        maps.hermite_start,
+        np.empty_like(maps.pooled),
+    )
+
+
+@compiled
+def blocks_of_images(
     plan: Plan, program: Program, rows: Maps, cols: Maps, wanted: Array, out: Array, pooled: Array
 ) -> None:
-    """Images with blocks of others: ``out`` (2, tasks, LANES) for ``wanted`` (tasks, 2) of them.
+    """Blocks of images with blocks of others: ``out`` (2, tasks, LANES).
 
-    ``pooled`` (tasks, positions · LANES) gets what a plan leaves that ends with a pooling.
+    A task (``wanted``, (tasks, 3)) is a block of the rows, one of the columns, and a turn: with
+    turn k lane l is the pair of image l of the first with image l + k of the other. ``pooled``
+    (tasks, positions · LANES) gets what a plan leaves that ends with a pooling.
     """
     work, store = work_of(plan, program)
+    theirs = empty_like(maps_at(cols, 0))
     for task in range(wanted.shape[0]):
-        pair = Pair(maps_at(rows, wanted[task, 0]), maps_at(cols, wanted[task, 1]))
+        row, col, turn = wanted[task]
+        if task == 0 or col != wanted[task - 1, 1] or turn != wanted[task - 1, 2]:
+            turned(maps_at(cols, col), turn, theirs)
         out[:, task] = out.dtype.type(0.0)
-        pair_of_images(plan, program, pair, work, store, out[:, task])
+        pair_of_images(plan, program, Pair(maps_at(rows, row), theirs), work, store, out[:, task])
         if pooled.shape[1] > 0:
             last = stored_of(plan, plan.pools.shape[0], store)
             pooled[task] = last.distances[: pooled.shape[1]]

@@ -1,8 +1,7 @@
 """Compiled pieces of the convolutional pass: what happens to a row of a picture.
 
-A row has the cells of some neighbouring positions, at each of them one image with ``LANES`` others
-side by side, so that every loop is long and vectorises. What the one image has is a number for all
-lanes: maps of ``LANES`` images on both sides would not fit the second-level cache.
+A row has the cells of some neighbouring positions, ``LANES`` pairs of images at each of them, side
+by side, so that every loop is long and vectorises.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ LANES = 16  # pairs of images: a register of float32, or two of float64
 
 
 class Maps(NamedTuple):
-    """What the pass needs of one image, or of ``LANES`` images, side by side at each position."""
+    """What the pass needs of an image, or of ``LANES`` images, side by side at each position."""
 
     pixels: Array  # (channels, positions) divided by √(2 channels)
     before: Array  # ½ V before each convolution
@@ -47,19 +46,12 @@ class Source(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """What both sides have of a row: a number a position of the one image, lanes of the others."""
+    """What the images of both sides have of a row."""
 
     off: Array
     inverse: Array
     other_off: Array
     other_inverse: Array
-
-
-@compiled
-def spread(values: Array, out: Array) -> None:
-    """Each number in all lanes."""
-    for x in range(values.shape[0]):
-        out[x * LANES : (x + 1) * LANES] = values[x]
 
 
 @compiled
@@ -125,16 +117,13 @@ def near_row(g: Any, numbers: Any, sums: Any, sides: Sides, out: Array) -> None:
     stretch, moment, scale, _ = numbers
     first, second, third = sums
     off, inverse, other_off, other_inverse = sides
-    for x in range(off.shape[0]):
-        mine, weight = off[x], inverse[x]
-        for lane in range(LANES):
-            k = x * LANES + lane
-            apart = mine - other_off[k]
-            square = half * apart * apart
-            q = scale * (first[k] + second[k] + third[k]) - square
-            q = q if q > zero else zero
-            s = math.sqrt(q * (weight * other_inverse[k])) * stretch - one
-            out[k] = moment * square + q * polynomial(g, s)
+    for k in range(out.shape[0]):
+        apart = off[k] - other_off[k]
+        square = half * apart * apart
+        q = scale * (first[k] + second[k] + third[k]) - square
+        q = q if q > zero else zero
+        x = math.sqrt(q * (inverse[k] * other_inverse[k])) * stretch - one
+        out[k] = moment * square + q * polynomial(g, x)
 
 
 @compiled
@@ -146,23 +135,20 @@ def whole_row(g: Any, h: Any, numbers: Any, sums: Any, sides: Sides, out: Array)
     stretch, moment, scale, fall = numbers
     first, second, third = sums
     off, inverse, other_off, other_inverse = sides
-    for x in range(off.shape[0]):
-        mine, own_inverse = off[x], inverse[x]
-        for lane in range(LANES):
-            k = x * LANES + lane
-            apart = mine - other_off[k]
-            square = half * apart * apart
-            q = scale * (first[k] + second[k] + third[k]) - square
-            q = q if q > zero else zero
-            weight = own_inverse * other_inverse[k]
-            u = q * weight
-            rest = one - u
-            rest = rest if rest > zero else zero
-            near = u <= half
-            s = math.sqrt(u if near else rest) * stretch - one
-            close, far = q * polynomial(g, s), fall - rest * polynomial(h, s)
-            far = far / weight if weight > zero else zero
-            out[k] = moment * square + (close if near else far)
+    for k in range(out.shape[0]):
+        apart = off[k] - other_off[k]
+        square = half * apart * apart
+        q = scale * (first[k] + second[k] + third[k]) - square
+        q = q if q > zero else zero
+        weight = inverse[k] * other_inverse[k]
+        u = q * weight
+        rest = one - u
+        rest = rest if rest > zero else zero
+        near = u <= half
+        x = math.sqrt(u if near else rest) * stretch - one
+        close, far = q * polynomial(g, x), fall - rest * polynomial(h, x)
+        far = far / weight if weight > zero else zero
+        out[k] = moment * square + (close if near else far)
 
 
 @compiled
@@ -171,6 +157,7 @@ def hermite_row(
 ) -> None:
     """The sums over degrees of a smooth step, a position after the other.
 
+    They are of one image with others: all lanes of ``pair.mine`` are the same.
     ``at`` are row and column of the first position in either image. Takes u from the first row of
     ``work``, and leaves E and the slope of V in ρ in the next two, degree 0 in the fourth.
     """
@@ -179,11 +166,11 @@ def hermite_row(
     degrees = program.deviation_span[step, 1] - program.deviation_span[step, 0]
     start = pair.mine.hermite_start[step]
     end = start + degrees * shape[0] * shape[1]
-    mine = pair.mine.hermite[start:end].reshape((degrees, -1))
+    mine = pair.mine.hermite[start * LANES : end * LANES].reshape((degrees, -1))
     theirs = pair.theirs.hermite[start * LANES : end * LANES].reshape((degrees, -1))
     ladder = ladder_of(program, step)
     for place in range(count):
-        i = y * shape[1] + x + place
+        i = (y * shape[1] + x + place) * LANES
         j = ((other_y % shape[0]) * shape[1] + (other_x + place) % shape[1]) * LANES
         first, last = place * LANES, (place + 1) * LANES
         hermite_values(
@@ -205,10 +192,7 @@ def hermite_row(
 def any_row(
     program: Program, step: int, t: Array, sides: Sides, work: Array, out: Array, out_t: Array
 ) -> None:
-    """A step of any kind from u, E, P and degree 0, which are in ``work``; and its tangent.
-
-    ``sides`` have what the one image has in all lanes.
-    """
+    """A step of any kind from u, E, P and degree 0, which are in ``work``; and its tangent."""
     half = out.dtype.type(0.5)
     one = out.dtype.type(1.0)
     two = out.dtype.type(2.0)
@@ -229,16 +213,13 @@ def any_row(
 @compiled
 def colour_row(mine: Array, theirs: Array, here: int, there: int, out: Array) -> None:
     """Distances of pixels of three channels, in one pass."""
-    count, width = out.shape[0], out.shape[0] // LANES
-    a, b, c = mine[0, here : here + width], mine[1, here : here + width], mine[2, here:]
-    d, e = theirs[0, there : there + count], theirs[1, there : there + count]
-    f = theirs[2, there : there + count]
-    for x in range(width):
-        one, two, three = a[x], b[x], c[x]
-        for lane in range(LANES):
-            k = x * LANES + lane
-            red, green, blue = one - d[k], two - e[k], three - f[k]
-            out[k] = red * red + green * green + blue * blue
+    count = out.shape[0]
+    a, d = mine[0, here : here + count], theirs[0, there : there + count]
+    b, e = mine[1, here : here + count], theirs[1, there : there + count]
+    c, f = mine[2, here : here + count], theirs[2, there : there + count]
+    for k in range(count):
+        red, green, blue = a[k] - d[k], b[k] - e[k], c[k] - f[k]
+        out[k] = red * red + green * green + blue * blue
 
 
 @compiled
@@ -248,15 +229,18 @@ def input_row(
     """Distances of pixels, ``|x_i(p) - x_j(p')|² / 2C``; ``at`` as in ``hermite_row``."""
     y, x, other_y, other_x = at
     count = out.shape[0]
-    here, there = y * shape[1] + x, (other_y * shape[1] + other_x) * LANES
+    here, there = (y * shape[1] + x) * LANES, (other_y * shape[1] + other_x) * LANES
     if mine.shape[0] == 3 and not circular:
         colour_row(mine, theirs, here, there, out)
         return
     out[:] = out.dtype.type(0.0)
-    own, other = work[0, :count], work[1, :count]
     for channel in range(mine.shape[0]):
-        spread(mine[channel, here : here + count // LANES], own)
-        lanes(theirs[channel], shape, other_y, other_x, other)
+        own = mine[channel, here : here + count]
+        if circular:
+            other = work[0, :count]
+            lanes(theirs[channel], shape, other_y, other_x, other)
+        else:
+            other = theirs[channel, there : there + count]
         for k in range(count):
             apart = own[k] - other[k]
             out[k] += apart * apart
@@ -273,10 +257,10 @@ def pooled_row(pair: Pair, source: Source, shape: Array, at: Any, out: Array, ou
         down, right = to_y - y, to_x - x - place
         begin = source.start[down + high - 1, right + wide - 1]
         begin += (y - max(0, -down)) * (wide - abs(right)) + x + place - max(0, -right)
-        mine = pair.mine.pooled[source.shift + y * wide + x + place]
+        mine = pair.mine.pooled[(source.shift + y * wide + x + place) * LANES :]
         theirs = pair.theirs.pooled[(source.shift + to_y * wide + to_x) * LANES :]
         for lane in range(LANES):
-            value = source.distances[begin * LANES + lane] - mine - theirs[lane]
+            value = source.distances[begin * LANES + lane] - mine[lane] - theirs[lane]
             out[place * LANES + lane] = value if value > zero else zero
         if out_t.shape[0] > 0:
             for lane in range(LANES):
@@ -284,39 +268,32 @@ def pooled_row(pair: Pair, source: Source, shape: Array, at: Any, out: Array, ou
 
 
 @compiled
-def copy_inside(values: Array, shape: Array, at: Any, row: Array, alone: bool) -> None:
-    """What is inside of an image of the cells from a position on; of one image in all lanes."""
-    y, x = at
+def copy_inside(values: Array, shape: Array, y: int, x: int, row: Array) -> None:
+    """What is inside of an image of the cells from row y and column x on."""
     if not 0 <= y < shape[0]:
         return
     first, last = max(x, 0), min(x + row.shape[0] // LANES, shape[1])
-    if last <= first:
-        return
-    target = row[(first - x) * LANES : (last - x) * LANES]
-    begin, end = y * shape[1] + first, y * shape[1] + last
-    if alone:
-        spread(values[begin:end], target)
-        return
-    source = values[begin * LANES : end * LANES]
-    for k in range(source.shape[0]):
-        target[k] = source[k]
+    if last > first:
+        source = values[(y * shape[1] + first) * LANES : (y * shape[1] + last) * LANES]
+        target = row[(first - x) * LANES : (last - x) * LANES]
+        for k in range(source.shape[0]):
+            target[k] = source[k]
 
 
 @compiled
 def row_of(sides: Sides, shape: Array, at: Any, count: int, circular: bool, work: Array) -> Sides:
-    """``count`` positions of a row of them; ``at`` are row and column in either image."""
+    """``count`` cells of a row of them; ``at`` are row and column in either image."""
     y, x, other_y, other_x = at
-    here, there = y * shape[1] + x, (other_y * shape[1] + other_x) * LANES
-    cells = count * LANES
+    here, there = (y * shape[1] + x) * LANES, (other_y * shape[1] + other_x) * LANES
     off, inverse = sides.off[here : here + count], sides.inverse[here : here + count]
     if circular:
-        other_off, other_inverse = work[0, :cells], work[1, :cells]
+        other_off, other_inverse = work[0, :count], work[1, :count]
         lanes(sides.other_off, shape, other_y, other_x, other_off)
         lanes(sides.other_inverse, shape, other_y, other_x, other_inverse)
         return Sides(off, inverse, other_off, other_inverse)
     return Sides(
         off,
         inverse,
-        sides.other_off[there : there + cells],
-        sides.other_inverse[there : there + cells],
+        sides.other_off[there : there + count],
+        sides.other_inverse[there : there + count],
     )
