@@ -110,64 +110,58 @@ def polynomial(c: tuple[Any, ...], x: Any) -> Any:
     y = x * x
     last = len(c) - 1
     even, odd = c[last], c[last - 1]
-    for k in range(last - 2, -1, -2):
+    for k in range(last - 2, 0, -2):
         even = even * y + c[k]
-    for k in range(last - 3, -1, -2):
-        odd = odd * y + c[k]
+        odd = odd * y + c[k - 1]
+    even = even * y + c[0]
     return even + x * odd
-
-
-@compiled
-def near_step(g: Any, stretch: Any, u: Array, mine: Any, theirs: Any) -> None:
-    """A NEAR step of distances."""
-    one = u.dtype.type(1.0)
-    ai, pi, ri = mine
-    a, p, r = theirs
-    for j in range(u.shape[0]):
-        x = math.sqrt(u[j]) * stretch - one
-        dp = pi - p[j]
-        dr = ri - r[j]
-        u[j] = dp * dp + dr * dr + (ai * a[j] * u[j]) * polynomial(g, x)
-
-
-@compiled
-def near_tangent_step(
-    g: Any, h: Any, stretch: Any, u: Array, t: Array, mine: Any, theirs: Any
-) -> None:
-    """A NEAR step of distances and tangents."""
-    one = u.dtype.type(1.0)
-    two = u.dtype.type(2.0)
-    ai, pi, ri = mine
-    a, p, r = theirs
-    for j in range(u.shape[0]):
-        x = math.sqrt(u[j]) * stretch - one
-        dp = pi - p[j]
-        dr = ri - r[j]
-        both = ai * a[j]
-        u[j] = dp * dp + dr * dr + (both * u[j]) * polynomial(g, x)
-        t[j] = one - two * u[j] + (both * t[j]) * polynomial(h, x)
 
 
 @compiled
 def quick_step(quick: Quick, tangent: bool, u: Array, t: Array, mine: Any, theirs: Any) -> None:
     """A NEAR step in one pass that vectorises: the bulk of a deep kernel's time.
 
-    ``mine`` and ``theirs`` are a, p and r of the row's point and of the columns'. A whole
-    ``Program`` as an argument would take longer to hand over than some columns to compute.
+    ``mine`` and ``theirs`` are a, p and r of the row's point and of the columns'. What is handed
+    over is little, and all loops stand here: a whole ``Program``, or coefficients, as arguments
+    would take longer to hand over than some columns to compute.
     """
+    one = u.dtype.type(1.0)
+    two = u.dtype.type(2.0)
     power, stretch = quick.power, quick.stretch
-    if quick.terms == 9:
+    ai, pi, ri = mine
+    a, p, r = theirs
+    if quick.terms == 9 and not tangent:
+        g = to_tuple(power[0], 9)
+        for j in range(u.shape[0]):
+            x = math.sqrt(u[j]) * stretch - one
+            dp = pi - p[j]
+            dr = ri - r[j]
+            u[j] = dp * dp + dr * dr + (ai * a[j] * u[j]) * polynomial(g, x)
+    elif not tangent:
+        g17 = to_tuple(power[0], 17)
+        for j in range(u.shape[0]):
+            x = math.sqrt(u[j]) * stretch - one
+            dp = pi - p[j]
+            dr = ri - r[j]
+            u[j] = dp * dp + dr * dr + (ai * a[j] * u[j]) * polynomial(g17, x)
+    elif quick.terms == 9:
         g, h = to_tuple(power[0], 9), to_tuple(power[1], 9)
-        if tangent:
-            near_tangent_step(g, h, stretch, u, t, mine, theirs)
-        else:
-            near_step(g, stretch, u, mine, theirs)
+        for j in range(u.shape[0]):
+            x = math.sqrt(u[j]) * stretch - one
+            dp = pi - p[j]
+            dr = ri - r[j]
+            both = ai * a[j]
+            u[j] = dp * dp + dr * dr + (both * u[j]) * polynomial(g, x)
+            t[j] = one - two * u[j] + (both * t[j]) * polynomial(h, x)
     else:
         g17, h17 = to_tuple(power[0], 17), to_tuple(power[1], 17)
-        if tangent:
-            near_tangent_step(g17, h17, stretch, u, t, mine, theirs)
-        else:
-            near_step(g17, stretch, u, mine, theirs)
+        for j in range(u.shape[0]):
+            x = math.sqrt(u[j]) * stretch - one
+            dp = pi - p[j]
+            dr = ri - r[j]
+            both = ai * a[j]
+            u[j] = dp * dp + dr * dr + (both * u[j]) * polynomial(g17, x)
+            t[j] = one - two * u[j] + (both * t[j]) * polynomial(h17, x)
 
 
 @compiled
