@@ -10,16 +10,15 @@ positions.
 """
 
 import argparse
-import json
 import platform
 import statistics
-import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 from inputs import make_images
+from peer import Peer
 from rich.progress import track
 
 import mnngp
@@ -37,31 +36,6 @@ CASES = [
         ("flatten", "float32", "ntk", 256, 512, 64, 128),
     )
 ]
-
-
-class Peer:
-    """neural-tangents in a process of its own."""
-
-    def __init__(self, python: str, mode: str) -> None:
-        self.process = subprocess.Popen(
-            [python, HERE / "peer_convolution.py", mode],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self.version = self.read()["version"]
-
-    def read(self) -> dict:
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit("the neural-tangents side ended; run peer_convolution.py by hand")
-        return json.loads(line)
-
-    def ask(self, case: dict) -> dict:
-        self.process.stdin.write(json.dumps(case) + "\n")
-        self.process.stdin.flush()
-        return self.read()
 
 
 def kernel_of(case: dict) -> NetworkKernel:
@@ -123,7 +97,11 @@ def growth(turns: int) -> list[str]:
 
 
 def main(python: str | None, turns: int) -> None:
-    peers = {mode: Peer(python, mode) for mode in ("x32", "x64")} if python else {}
+    peers = (
+        {mode: Peer(python, "peer_convolution.py", mode) for mode in ("x32", "x64")}
+        if python
+        else {}
+    )
     version = peers["x64"].version if peers else "no peer"
     results = [compare({**SETTING, **case}, peers, turns) for case in track(CASES, "networks")]
     text = [

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from inputs import make_inputs
+from peer import Peer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -40,34 +41,6 @@ CASES = [
         ("equal", "float64", "ntk", None),
     )
 ]
-
-
-class Peer:
-    """neural-tangents in a process of its own."""
-
-    def __init__(self, python: str) -> None:
-        self.process = subprocess.Popen(
-            [python, HERE / "peer_neural_tangents.py"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self.version = self.read()["version"]
-
-    def read(self) -> dict:
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(
-                "the neural-tangents side ended; run "
-                "benchmarks/peer_neural_tangents.py by hand to see why"
-            )
-        return json.loads(line)
-
-    def ask(self, case: dict) -> dict:
-        self.process.stdin.write(json.dumps(case) + "\n")
-        self.process.stdin.flush()
-        return self.read()
 
 
 def ours(case: dict) -> tuple[mnngp.MaxoutKernel, np.ndarray]:
@@ -236,7 +209,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="turns of each side")
     arguments = parser.parse_args()
     facts, console = machine(), Console(width=120)
-    peer = Peer(arguments.peer) if arguments.peer else None
+    peer = Peer(arguments.peer, "peer_neural_tangents.py") if arguments.peer else None
     facts |= {"peer": peer.version if peer else None, "turns": arguments.repeats}
     rows = []
     for case in track(CASES, description="comparing", console=console, transient=True):
