@@ -161,6 +161,25 @@ def test_depth_fifty(kind, dtype):
         assert np.abs(K / exact - 1.0).max() < 2e-5
 
 
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+@pytest.mark.parametrize("bias_var", [0.1, 0.0])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_equal_black_and_constant_images(kind, bias_var, dtype):
+    """Equal images are equal to the last digit; a black one without biases has no variance."""
+    images = IMAGES[:4].copy()
+    images[1], images[2], images[3] = images[0], 0.0, 1.0
+    kernel = NetworkKernel(LAYERS, 0.7, bias_var, kind, dtype)
+    K = kernel(images)
+    assert K[0, 1] == K[0, 0] == K[1, 1] == kernel(images[:1])[0, 0]
+    assert (K[2, 2] == 0.0) == (bias_var == 0.0)
+    if bias_var == 0.0:
+        assert not K[2].any()
+    # pairs in the other order are added up in another order
+    np.testing.assert_allclose(
+        kernel(images, images.copy()), K, rtol=0.0, atol=8.0 * np.finfo(dtype).eps * K.max()
+    )
+
+
 def test_path():
     kernel = NetworkKernel(LAYERS, [0.7, 0.8, 0.9])
     found = dict(kernel.path(IMAGES))
@@ -204,6 +223,8 @@ def test_derivatives(kind):
     K, gradient = kernel(IMAGES, eval_gradient=True)
     np.testing.assert_array_equal(K, kernel(IMAGES))
     assert gradient.shape == (6, 6, 3)
+    # the readout's weight variance is a factor; measured 6e-13
+    np.testing.assert_allclose(gradient[..., 2], K - 0.3, rtol=1e-11)
     for index in range(3):
         step = np.zeros(3)
         step[index] = 1e-5

@@ -228,7 +228,10 @@ class _Gaussian:
     def covariance(self) -> Matrix:
         dtype = self.distance.dtype
         half = 0.5 * self.variance.astype(dtype), 0.5 * self.other_variance.astype(dtype)
-        return np.asarray(half[0][:, None] + half[1] - self.distance)
+        result = np.asarray(half[0][:, None] + half[1] - self.distance)
+        result[self.variance == 0.0] = 0.0  # to the last digit
+        result[:, self.other_variance == 0.0] = 0.0
+        return result
 
     @property
     def u(self) -> Matrix:
