@@ -109,8 +109,8 @@ def polynomial(c: tuple[Any, ...], x: Any) -> Any:
     """
     y = x * x
     last = len(c) - 1
-    even, odd = c[last], c[last - 1]
-    for k in range(last - 2, 0, -2):
+    even, odd = c[last] * y + c[last - 2], c[last - 1] * y + c[last - 3]
+    for k in range(last - 4, 0, -2):
         even = even * y + c[k]
         odd = odd * y + c[k - 1]
     even = even * y + c[0]

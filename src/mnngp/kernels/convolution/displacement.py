@@ -17,137 +17,17 @@ of that image which is inside, and zero where both are outside.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from numba.extending import overload
 
 from mnngp._system.compiled import compiled, to_tuple
 from mnngp._typing import Array
-from mnngp.kernels.convolution.rows import (
-    LANES,
-    Pair,
-    Sides,
-    Source,
-    any_row,
-    column_sums,
-    copy_inside,
-    hermite_row,
-    input_row,
-    near_row,
-    pooled_row,
-    row_of,
-    row_sums,
-    whole_row,
-)
-from mnngp.kernels.strips import HERMITE, NEAR, Program, homogeneous_values
-
-ROWS = 16  # of ``Work.rows``
-
-
-class Stage(NamedTuple):
-    """Convolutions, each with its activation, between two poolings (or the inputs, the readout)."""
-
-    first: int  # the program's step of the first convolution
-    circular: bool
-    shape: Array  # (convolutions + 1, 2) of an image: before them, and behind each
-    size: Array  # (convolutions, 2) of a window
-    stride: Array  # (convolutions, 2)
-    pad: Array  # (convolutions, 2) rows above and columns left of an image that a window sees
-    scale: Array  # (convolutions,) w/k²
-    before: Array  # (convolutions,) where V before each of them begins in ``Maps.before``
-    behind: Array  # (convolutions,) where σ behind each begins in ``Maps.off`` and ``Maps.inverse``
-
-
-class Work(NamedTuple):
-    """Memory of a thread: pictures before and behind a layer, and rows."""
-
-    here: Array
-    there: Array
-    here_t: Array
-    there_t: Array
-    rows: Array  # (ROWS, width · LANES)
-
-
-class Rectangle(NamedTuple):
-    """Positions of an image; some may be outside of it."""
-
-    top: int
-    bottom: int
-    left: int
-    right: int
-
-
-class Level(NamedTuple):
-    """What is asked for before the first convolution of a stage, or behind one."""
-
-    down: int  # the displacement
-    right: int
-    all: Rectangle  # positions that the next windows see
-    known: Rectangle  # those of them that are in both images
-
-
-# --- where things are -----------------------------------------------------------------------------
-
-
-@compiled
-def overlap(shape: Array, down: int, right: int, circular: bool) -> Rectangle:
-    """The positions p of an image for which p + d is in the image, too."""
-    if circular:
-        return Rectangle(0, shape[0], 0, shape[1])
-    high, wide = shape[0], shape[1]
-    return Rectangle(max(0, -down), min(high, high - down), max(0, -right), min(wide, wide - right))
-
-
-@compiled
-def level_of(table: Array, index: int) -> Level:
-    """Read a row of ``levels``."""
-    row = table[index]
-    return Level(
-        row[0],
-        row[1],
-        Rectangle(row[2], row[3], row[4], row[5]),
-        Rectangle(row[6], row[7], row[8], row[9]),
-    )
-
-
-@compiled
-def levels(stage: Stage, down: int, right: int) -> Array:
-    """What a displacement behind the stage asks for, from the top down."""
-    count = stage.size.shape[0]
-    table = np.empty((count + 1, 10), np.int64)
-    known = overlap(stage.shape[count], down, right, stage.circular)
-    seen = known
-    for index in range(count, -1, -1):
-        if index < count:
-            size, stride, pad = stage.size[index], stage.stride[index], stage.pad[index]
-            down, right = down * stride[0], right * stride[1]
-            seen = Rectangle(
-                known.top * stride[0] - pad[0],
-                (known.bottom - 1) * stride[0] - pad[0] + size[0],
-                known.left * stride[1] - pad[1],
-                (known.right - 1) * stride[1] - pad[1] + size[1],
-            )
-            both = overlap(stage.shape[index], down, right, stage.circular)
-            if stage.circular:  # a period, whether windows see all of it or not
-                known = both
-                seen = Rectangle(
-                    min(seen.top, 0),
-                    max(seen.bottom, both.bottom),
-                    min(seen.left, 0),
-                    max(seen.right, both.right),
-                )
-            else:
-                known = Rectangle(
-                    max(seen.top, both.top),
-                    min(seen.bottom, both.bottom),
-                    max(seen.left, both.left),
-                    min(seen.right, both.right),
-                )
-        table[index, 0], table[index, 1] = down, right
-        table[index, 2], table[index, 3], table[index, 4], table[index, 5] = seen
-        table[index, 6], table[index, 7], table[index, 8], table[index, 9] = known
-    return table
+from mnngp.kernels.convolution.pictures import Level, Pair, Source, Stage, Work, level_of
+from mnngp.kernels.convolution.quick_layers import numbers_of, quick_layer, tangent_layer
+from mnngp.kernels.convolution.rows import any_layer
+from mnngp.kernels.convolution.vectors import LANES, larger, load, spread, store
+from mnngp.kernels.strips import NEAR, Program
 
 
 @compiled
@@ -155,27 +35,26 @@ def fill_borders(
     stage: Stage, index: int, pair: Pair, level: Level, picture: Array, tangents: Array
 ) -> None:
     """What a picture has where not both positions are inside: what one of them has, or zeros."""
-    zero = picture.dtype.type(0.0)
-    all_, known, shape = level.all, level.known, stage.shape[index]
-    width = (all_.right - all_.left) * LANES
-    left, right = (known.left - all_.left) * LANES, (known.right - all_.left) * LANES
-    begin = stage.before[index] * LANES
-    mine, theirs = pair.mine.before[begin:], pair.theirs.before[begin:]
+    none = spread(picture.dtype.type(0.0))
+    all_, known, begin = level.all, level.known, stage.before[index] * LANES
+    height, width = stage.shape[index]
+    mine, theirs = pair.mine.before, pair.theirs.before
+    place = 0
     for y in range(all_.top, all_.bottom):
-        start, other_y = (y - all_.top) * width, y + level.down
-        inside = known.top <= y < known.bottom
-        for side in range(2 if inside else 1):
-            first, last, x = 0, width, all_.left
-            if inside and side == 0:
-                last = left
-            elif inside:
-                first, x = right, known.right
-            row = picture[start + first : start + last]
-            row[:] = zero
-            copy_inside(mine, shape, y, x, row)
-            copy_inside(theirs, shape, other_y, x + level.right, row)
+        inside, other_y, x = known.top <= y < known.bottom, y + level.down, all_.left
+        while x < all_.right:
+            if inside and known.left <= x < known.right:
+                place, x = place + (known.right - x) * LANES, known.right
+                continue
+            total, other_x = none, x + level.right
+            if 0 <= y < height and 0 <= x < width:
+                total = load(mine, begin + (y * width + x) * LANES)
+            if 0 <= other_y < height and 0 <= other_x < width:
+                total = total + load(theirs, begin + (other_y * width + other_x) * LANES)
+            store(total, picture, place)
             if tangents.shape[0] > 0:
-                tangents[start + first : start + last] = zero
+                store(none, tangents, place)
+            place, x = place + LANES, x + 1
 
 
 @compiled
@@ -198,108 +77,49 @@ def wrap(level: Level, picture: Array) -> None:
 
 
 @compiled
+def input_distance(mine: Array, theirs: Array, here: int, there: int, channels: int) -> Any:
+    """Of two pixels: ``|x_i(p) - x_j(p')|² / 2C``; channels are one after the other."""
+    apart = load(mine, here) - load(theirs, there)
+    total = apart * apart
+    step = mine.shape[0] // channels
+    for channel in range(1, channels):
+        apart = load(mine, here + channel * step) - load(theirs, there + channel * step)
+        total = total + apart * apart
+    return total
+
+
+@compiled
 def begin_stage(stage: Stage, pair: Pair, level: Level, source: Source, work: Work) -> None:
-    """The picture before the first convolution, to ``work.there``."""
-    all_, known, shape = level.all, level.known, stage.shape[0]
-    cells, tangent = (known.right - known.left) * LANES, work.there_t.shape[0] > 0
-    mine, theirs = pair.mine.pixels, pair.theirs.pixels
+    """The picture before the first convolution, to ``work.there``: of pixels, or of a pooling.
+
+    A pooling leaves ``D - E_i(p) - E_j(p')``.
+    """
+    all_, known = level.all, level.known
+    height, width = stage.shape[0]
+    none, tangent = spread(work.there.dtype.type(0.0)), work.there_t.shape[0] > 0
+    channels, shift = pair.mine.pixels.shape[0], source.shift * LANES
+    mine, theirs = pair.mine.pixels.reshape(-1), pair.theirs.pixels.reshape(-1)
+    pooled, other_pooled = pair.mine.pooled, pair.theirs.pooled
     for y in range(known.top, known.bottom):
         place = (y - all_.top) * (all_.right - all_.left) + known.left - all_.left
-        out = work.there[place * LANES : place * LANES + cells]
-        out_t = work.there_t[place * LANES : place * LANES + cells if tangent else 0]
-        at = y, known.left, y + level.down, known.left + level.right
-        if source.distances.shape[0] > 0:
-            pooled_row(pair, source, shape, at, out, out_t)
-        else:
-            input_row(mine, theirs, shape, at, stage.circular, out, work.rows)
-            out_t[:] = out.dtype.type(0.0)
-
-
-@compiled
-def sides_of(stage: Stage, index: int, pair: Pair) -> Sides:
-    """What both images have behind a convolution."""
-    shape, begin = stage.shape[index + 1], stage.behind[index] * LANES
-    end = begin + shape[0] * shape[1] * LANES
-    return Sides(
-        pair.mine.off[begin:end],
-        pair.mine.inverse[begin:end],
-        pair.theirs.off[begin:end],
-        pair.theirs.inverse[begin:end],
-    )
-
-
-@compiled
-def quick_layer(
-    series: Any, numbers: Any, stage: Stage, pair: Pair, index: int, levels_: Any, work: Work
-) -> None:
-    """A homogeneous step of a covariance: row by row, each in one pass that vectorises.
-
-    ``series`` are the near one's coefficients, and the far one's if any correlation is negative.
-    """
-    below, level = levels_
-    all_, known = level.all, level.known
-    cells, width = (known.right - known.left) * LANES, below.all.right - below.all.left
-    (high, wide), (down, right) = stage.size[index], stage.stride[index]
-    shift = stage.pad[index, 0] + below.all.top
-    columns, d, none = work.rows[0], work.rows[1, :cells], work.rows[3, :cells]
-    none[:] = none.dtype.type(0.0)
-    # What is handed over for each row has to be little: all maps would take as long as the row.
-    everywhere, shape = sides_of(stage, index, pair), stage.shape[index + 1]
-    circular, picture, more = stage.circular, work.here, work.rows[4:]
-    place = ((known.top - all_.top) * (all_.right - all_.left) + known.left - all_.left) * LANES
-    for y in range(known.top, known.bottom):
-        column_sums(picture, width, y * down - shift, high, columns)
-        sums = columns[:cells], columns[LANES : LANES + cells], columns[2 * LANES :]
-        if wide != 3 or right != 1:
-            row_sums(columns, wide, right, d)
-            sums = d, none, none
-        at = y, known.left, y + level.down, known.left + level.right
-        sides = row_of(everywhere, shape, at, cells, circular, more)
-        out = work.there[place : place + cells]
-        if len(series) == 1:
-            near_row(series[0], numbers, sums, sides, out)
-        else:
-            whole_row(series[0], series[1], numbers, sums, sides, out)
-        place += (all_.right - all_.left) * LANES
-
-
-@compiled
-def any_layer(
-    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
-) -> None:
-    """A step of any kind, with its tangent if there is one."""
-    all_, known, rows = level.all, level.known, work.rows
-    cells, tangent = (known.right - known.left) * LANES, program.tangent
-    (high, wide), (down, right) = stage.size[index], stage.stride[index]
-    step, scale = stage.first + index, stage.scale[index]
-    width, shift = below.all.right - below.all.left, stage.pad[index, 0] + below.all.top
-    half, zero = rows.dtype.type(0.5), rows.dtype.type(0.0)
-    columns, d, t, more = rows[0], rows[1, :cells], rows[2, :cells], rows[6:]
-    u, value, slope, second = more[0, :cells], more[1, :cells], more[2, :cells], more[3, :cells]
-    everywhere, shape = sides_of(stage, index, pair), stage.shape[index + 1]
-    for y in range(known.top, known.bottom):
-        place = ((y - all_.top) * (all_.right - all_.left) + known.left - all_.left) * LANES
-        out = work.there[place : place + cells]
-        out_t = work.there_t[place : place + cells if tangent else 0]
-        at = y, known.left, y + level.down, known.left + level.right
-        sides = row_of(everywhere, shape, at, cells, stage.circular, rows[4:])
-        column_sums(work.here, width, y * down - shift, high, columns)
-        row_sums(columns, wide, right, d)
-        for k in range(cells):
-            apart = sides.off[k] - sides.other_off[k]
-            q = scale * d[k] - half * apart * apart
-            u[k] = q * sides.inverse[k] * sides.other_inverse[k] if q > zero else zero
-        if tangent:
-            column_sums(work.here_t, width, y * down - shift, high, columns)
-            row_sums(columns, wide, right, t)
-            for k in range(cells):
-                t[k] *= scale
-        if program.kind[step] == HERMITE:
-            hermite_row(program, step, pair, shape, at, cells // LANES, more)
-        else:
-            order = 1 if tangent else 0
-            homogeneous_values(program, step, u, order, value, slope, second, more[4:])
-        any_row(program, step, t, sides, more, out, out_t)
+        other_y = (y + level.down) % height
+        for x in range(known.left, known.right):
+            other_x = (x + level.right) % width
+            here, there = (y * width + x) * LANES, (other_y * width + other_x) * LANES
+            to = (place + x - known.left) * LANES
+            if source.distances.shape[0] == 0:
+                store(input_distance(mine, theirs, here, there, channels), work.there, to)
+                if tangent:
+                    store(none, work.there_t, to)
+                continue
+            down, right = other_y - y, other_x - x
+            begin = source.start[down + height - 1, right + width - 1]
+            begin += (y - max(0, -down)) * (width - abs(right)) + x - max(0, -right)
+            value = load(source.distances, begin * LANES) - load(pooled, shift + here)
+            value = larger(value - load(other_pooled, shift + there), none)
+            store(value, work.there, to)
+            if tangent:
+                store(load(source.tangents, begin * LANES), work.there_t, to)
 
 
 def convolve(
@@ -325,34 +145,44 @@ def _in_single(
     stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
 ) -> None:
     step, terms = stage.first + index, program.power_terms[stage.first + index]
-    power, both = program.power[step], (below, level)
-    stretch, moment = program.stretch[step], program.moment_root[step] ** 2
-    numbers = stretch, moment, stage.scale[index], program.fall[step]
-    if terms == 0 or terms > 13 or program.tangent:
+    power, both, numbers = program.power[step], (below, level), numbers_of(stage, program, index)
+    near = program.kind[step] == NEAR
+    if terms == 0 or terms > 17:
         any_layer(stage, program, pair, index, below, level, work)
-    elif program.kind[step] != NEAR:
-        series = to_tuple(power[0], 13), to_tuple(power[3], 13)
-        quick_layer(series, numbers, stage, pair, index, both, work)
-    elif terms == 9:
+        return
+    if near and terms == 9:
         quick_layer((to_tuple(power[0], 9),), numbers, stage, pair, index, both, work)
-    else:
+    elif near and terms == 13:
         quick_layer((to_tuple(power[0], 13),), numbers, stage, pair, index, both, work)
+    else:
+        series = to_tuple(power[0], 17), to_tuple(power[3], 17)
+        quick_layer(series, numbers, stage, pair, index, both, work)
+    if program.tangent and near:
+        tangent_layer((to_tuple(power[1], 17),), numbers, stage, pair, index, both, work)
+    elif program.tangent:
+        slopes = to_tuple(power[1], 17), to_tuple(power[4], 17)
+        tangent_layer(slopes, numbers, stage, pair, index, both, work)
 
 
 def _in_double(
     stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
 ) -> None:
     step, terms = stage.first + index, program.power_terms[stage.first + index]
-    power, both = program.power[step], (below, level)
-    stretch, moment = program.stretch[step], program.moment_root[step] ** 2
-    numbers = stretch, moment, stage.scale[index], program.fall[step]
-    if terms == 0 or program.tangent:
+    power, both, numbers = program.power[step], (below, level), numbers_of(stage, program, index)
+    near = program.kind[step] == NEAR
+    if terms == 0:
         any_layer(stage, program, pair, index, below, level, work)
-    elif program.kind[step] != NEAR:
+        return
+    if near:
+        quick_layer((to_tuple(power[0], 25),), numbers, stage, pair, index, both, work)
+    else:
         series = to_tuple(power[0], 25), to_tuple(power[3], 25)
         quick_layer(series, numbers, stage, pair, index, both, work)
-    else:
-        quick_layer((to_tuple(power[0], 25),), numbers, stage, pair, index, both, work)
+    if program.tangent and near:
+        tangent_layer((to_tuple(power[1], 25),), numbers, stage, pair, index, both, work)
+    elif program.tangent:
+        slopes = to_tuple(power[1], 25), to_tuple(power[4], 25)
+        tangent_layer(slopes, numbers, stage, pair, index, both, work)
 
 
 @compiled

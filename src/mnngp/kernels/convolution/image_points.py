@@ -27,7 +27,8 @@ from mnngp.kernels.convolution.maps import (
     with_partners,
 )
 from mnngp.kernels.convolution.pairs import blocks_of_images
-from mnngp.kernels.convolution.rows import LANES, Maps
+from mnngp.kernels.convolution.pictures import Maps
+from mnngp.kernels.convolution.vectors import LANES
 from mnngp.kernels.points import Points
 from mnngp.networks.convolutional import ConvolutionalNetwork
 

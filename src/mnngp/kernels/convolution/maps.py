@@ -21,7 +21,8 @@ from mnngp.errors import ScaleError
 from mnngp.kernels import strips
 from mnngp.kernels.convolution.geometry import Plan, plan, sections
 from mnngp.kernels.convolution.pairs import blocks_of_images
-from mnngp.kernels.convolution.rows import LANES, Maps
+from mnngp.kernels.convolution.pictures import Maps
+from mnngp.kernels.convolution.vectors import LANES
 from mnngp.kernels.pointwise import HermiteStep, HomogeneousStep, Step
 from mnngp.kernels.program import pack
 from mnngp.kernels.strips import Program

@@ -8,17 +8,20 @@ import numpy as np
 
 from mnngp._system.compiled import compiled
 from mnngp._typing import Array
-from mnngp.kernels.convolution.displacement import (
+from mnngp.kernels.convolution.displacement import through
+from mnngp.kernels.convolution.geometry import Plan
+from mnngp.kernels.convolution.pictures import (
     ROWS,
+    Maps,
+    Pair,
     Rectangle,
+    Source,
     Stage,
     Work,
     level_of,
     levels,
-    through,
 )
-from mnngp.kernels.convolution.geometry import Plan
-from mnngp.kernels.convolution.rows import LANES, Maps, Pair, Source
+from mnngp.kernels.convolution.vectors import LANES, load, spread, store
 from mnngp.kernels.strips import Program
 
 
@@ -95,35 +98,30 @@ def deposit(
                                 continue
                             begin += (wy - max(0, wy - vy)) * (columns - abs(vx - wx))
                             begin = (begin + wx - max(0, wx - vx)) * LANES
-                            for lane in range(LANES):
-                                to.distances[begin + lane] += part * work.there[cell + lane]
+                            value = load(to.distances, begin) + part * load(work.there, cell)
+                            store(value, to.distances, begin)
                             if to.tangents.shape[0] > 0:
-                                for lane in range(LANES):
-                                    to.tangents[begin + lane] += part * work.there_t[cell + lane]
+                                value = load(to.tangents, begin) + part * load(work.there_t, cell)
+                                store(value, to.tangents, begin)
 
 
 @compiled
 def read_out(
     plan: Plan, shape: Array, at: Rectangle, displacement: Array, work: Work, to: Array
 ) -> None:
-    """Add a picture to what the readout gives, (2, LANES): distances and tangents.
-
-    First the rows, so that loops are long, then the columns.
-    """
-    count = (at.right - at.left) * LANES
+    """Add a picture to what the readout gives, (2, LANES): distances and tangents."""
     for part in range(2 if work.there_t.shape[0] > 0 else 1):
-        sums, picture = work.rows[0, :count], work.there if part == 0 else work.there_t
-        sums[:] = to.dtype.type(0.0)
+        picture, place, sums = work.there if part == 0 else work.there_t, 0, to[part]
+        total = load(sums, 0)
         for y in range(at.top, at.bottom):
+            row = spread(to.dtype.type(0.0))
+            for x in range(at.left, at.right):
+                weight = plan.right[(x + displacement[1]) % shape[1] - x + shape[1] - 1, x]
+                row = row + weight * load(picture, place)
+                place += LANES
             weight = plan.down[(y + displacement[0]) % shape[0] - y + shape[0] - 1, y]
-            row = picture[(y - at.top) * count : (y - at.top + 1) * count]
-            for k in range(count):
-                sums[k] += weight * row[k]
-        for x in range(at.left, at.right):
-            weight = plan.right[(x + displacement[1]) % shape[1] - x + shape[1] - 1, x]
-            place = (x - at.left) * LANES
-            for lane in range(LANES):
-                to[part, lane] += weight * sums[place + lane]
+            total = total + weight * row
+        store(total, sums, 0)
 
 
 @compiled

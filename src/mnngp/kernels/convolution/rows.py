@@ -6,43 +6,14 @@ by side, so that every loop is long and vectorises.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 from mnngp._system.compiled import compiled
 from mnngp._typing import Array
+from mnngp.kernels.convolution.pictures import Level, Pair, Stage, Work
+from mnngp.kernels.convolution.vectors import LANES
 from mnngp.kernels.ladder import hermite_values, ladder_of
-from mnngp.kernels.strips import HERMITE, Program, polynomial
-
-LANES = 16  # pairs of images: a register of float32, or two of float64
-
-
-class Maps(NamedTuple):
-    """What the pass needs of an image, or of ``LANES`` images, side by side at each position."""
-
-    pixels: Array  # (channels, positions) divided by √(2 channels)
-    before: Array  # ½ V before each convolution
-    off: Array  # σ behind it, less the network's reference
-    inverse: Array  # 1/√2σ; zero where σ is
-    hermite: Array  # coefficients of smooth activations, (degrees, positions) each
-    hermite_start: Array  # (steps,) where those of each begin
-    pooled: Array  # E behind each pooling
-
-
-class Pair(NamedTuple):
-    """An image, and ``LANES`` others."""
-
-    mine: Maps
-    theirs: Maps
-
-
-class Source(NamedTuple):
-    """What a pooling has left of the pairs of positions that are asked for."""
-
-    distances: Array  # (pairs · LANES,)
-    tangents: Array
-    start: Array  # (2 height - 1, 2 width - 1) where each displacement begins; -1: not asked for
-    shift: int  # where its E begins in ``Maps.pooled``
+from mnngp.kernels.strips import HERMITE, Program, homogeneous_values
 
 
 class Sides(NamedTuple):
@@ -105,53 +76,6 @@ def row_sums(columns: Array, wide: int, stride: int, out: Array) -> None:
 
 
 @compiled
-def near_row(g: Any, numbers: Any, sums: Any, sides: Sides, out: Array) -> None:
-    """A NEAR step of a covariance in one pass that vectorises: the bulk of the time.
-
-    ``numbers`` are the series' stretch, M, w/k², and half of F(1) - F(-1); ``sums`` three rows
-    whose sum a window has.
-    """
-    half = out.dtype.type(0.5)
-    one = out.dtype.type(1.0)
-    zero = out.dtype.type(0.0)
-    stretch, moment, scale, _ = numbers
-    first, second, third = sums
-    off, inverse, other_off, other_inverse = sides
-    for k in range(out.shape[0]):
-        apart = off[k] - other_off[k]
-        square = half * apart * apart
-        q = scale * (first[k] + second[k] + third[k]) - square
-        q = q if q > zero else zero
-        x = math.sqrt(q * (inverse[k] * other_inverse[k])) * stretch - one
-        out[k] = moment * square + q * polynomial(g, x)
-
-
-@compiled
-def whole_row(g: Any, h: Any, numbers: Any, sums: Any, sides: Sides, out: Array) -> None:
-    """The same of a WHOLE step."""
-    half = out.dtype.type(0.5)
-    one = out.dtype.type(1.0)
-    zero = out.dtype.type(0.0)
-    stretch, moment, scale, fall = numbers
-    first, second, third = sums
-    off, inverse, other_off, other_inverse = sides
-    for k in range(out.shape[0]):
-        apart = off[k] - other_off[k]
-        square = half * apart * apart
-        q = scale * (first[k] + second[k] + third[k]) - square
-        q = q if q > zero else zero
-        weight = inverse[k] * other_inverse[k]
-        u = q * weight
-        rest = one - u
-        rest = rest if rest > zero else zero
-        near = u <= half
-        x = math.sqrt(u if near else rest) * stretch - one
-        close, far = q * polynomial(g, x), fall - rest * polynomial(h, x)
-        far = far / weight if weight > zero else zero
-        out[k] = moment * square + (close if near else far)
-
-
-@compiled
 def hermite_row(
     program: Program, step: int, pair: Pair, shape: Array, at: Any, count: int, work: Array
 ) -> None:
@@ -211,76 +135,6 @@ def any_row(
 
 
 @compiled
-def colour_row(mine: Array, theirs: Array, here: int, there: int, out: Array) -> None:
-    """Distances of pixels of three channels, in one pass."""
-    count = out.shape[0]
-    a, d = mine[0, here : here + count], theirs[0, there : there + count]
-    b, e = mine[1, here : here + count], theirs[1, there : there + count]
-    c, f = mine[2, here : here + count], theirs[2, there : there + count]
-    for k in range(count):
-        red, green, blue = a[k] - d[k], b[k] - e[k], c[k] - f[k]
-        out[k] = red * red + green * green + blue * blue
-
-
-@compiled
-def input_row(
-    mine: Array, theirs: Array, shape: Array, at: Any, circular: bool, out: Array, work: Array
-) -> None:
-    """Distances of pixels, ``|x_i(p) - x_j(p')|² / 2C``; ``at`` as in ``hermite_row``."""
-    y, x, other_y, other_x = at
-    count = out.shape[0]
-    here, there = (y * shape[1] + x) * LANES, (other_y * shape[1] + other_x) * LANES
-    if mine.shape[0] == 3 and not circular:
-        colour_row(mine, theirs, here, there, out)
-        return
-    out[:] = out.dtype.type(0.0)
-    for channel in range(mine.shape[0]):
-        own = mine[channel, here : here + count]
-        if circular:
-            other = work[0, :count]
-            lanes(theirs[channel], shape, other_y, other_x, other)
-        else:
-            other = theirs[channel, there : there + count]
-        for k in range(count):
-            apart = own[k] - other[k]
-            out[k] += apart * apart
-
-
-@compiled
-def pooled_row(pair: Pair, source: Source, shape: Array, at: Any, out: Array, out_t: Array) -> None:
-    """What a pooling has left: ``D - E_i(p) - E_j(p')``."""
-    zero = out.dtype.type(0.0)
-    y, x, other_y, other_x = at
-    high, wide = shape[0], shape[1]
-    for place in range(out.shape[0] // LANES):
-        to_y, to_x = other_y % high, (other_x + place) % wide
-        down, right = to_y - y, to_x - x - place
-        begin = source.start[down + high - 1, right + wide - 1]
-        begin += (y - max(0, -down)) * (wide - abs(right)) + x + place - max(0, -right)
-        mine = pair.mine.pooled[(source.shift + y * wide + x + place) * LANES :]
-        theirs = pair.theirs.pooled[(source.shift + to_y * wide + to_x) * LANES :]
-        for lane in range(LANES):
-            value = source.distances[begin * LANES + lane] - mine[lane] - theirs[lane]
-            out[place * LANES + lane] = value if value > zero else zero
-        if out_t.shape[0] > 0:
-            for lane in range(LANES):
-                out_t[place * LANES + lane] = source.tangents[begin * LANES + lane]
-
-
-@compiled
-def copy_inside(values: Array, shape: Array, y: int, x: int, row: Array) -> None:
-    """What is inside of an image of the cells from row y and column x on."""
-    if not 0 <= y < shape[0]:
-        return
-    first, last = max(x, 0), min(x + row.shape[0] // LANES, shape[1])
-    if last > first:
-        source = values[(y * shape[1] + first) * LANES : (y * shape[1] + last) * LANES]
-        target = row[(first - x) * LANES : (last - x) * LANES]
-        for k in range(source.shape[0]):
-            target[k] = source[k]
-
-
-@compiled
 def row_of(sides: Sides, shape: Array, at: Any, count: int, circular: bool, work: Array) -> Sides:
     """``count`` cells of a row of them; ``at`` are row and column in either image."""
     y, x, other_y, other_x = at
@@ -297,3 +151,55 @@ def row_of(sides: Sides, shape: Array, at: Any, count: int, circular: bool, work
         sides.other_off[there : there + count],
         sides.other_inverse[there : there + count],
     )
+
+
+@compiled
+def sides_of(stage: Stage, index: int, pair: Pair) -> Sides:
+    """What both images have behind a convolution."""
+    shape, begin = stage.shape[index + 1], stage.behind[index] * LANES
+    end = begin + shape[0] * shape[1] * LANES
+    return Sides(
+        pair.mine.off[begin:end],
+        pair.mine.inverse[begin:end],
+        pair.theirs.off[begin:end],
+        pair.theirs.inverse[begin:end],
+    )
+
+
+@compiled
+def any_layer(
+    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
+) -> None:
+    """A step of any kind, with its tangent if there is one."""
+    all_, known, rows = level.all, level.known, work.rows
+    cells, tangent = (known.right - known.left) * LANES, program.tangent
+    (high, wide), (down, right) = stage.size[index], stage.stride[index]
+    step, scale = stage.first + index, stage.scale[index]
+    width, shift = below.all.right - below.all.left, stage.pad[index, 0] + below.all.top
+    half, zero = rows.dtype.type(0.5), rows.dtype.type(0.0)
+    columns, d, t, more = rows[0], rows[1, :cells], rows[2, :cells], rows[6:]
+    u, value, slope, second = more[0, :cells], more[1, :cells], more[2, :cells], more[3, :cells]
+    everywhere, shape = sides_of(stage, index, pair), stage.shape[index + 1]
+    for y in range(known.top, known.bottom):
+        place = ((y - all_.top) * (all_.right - all_.left) + known.left - all_.left) * LANES
+        out = work.there[place : place + cells]
+        out_t = work.there_t[place : place + cells if tangent else 0]
+        at = y, known.left, y + level.down, known.left + level.right
+        sides = row_of(everywhere, shape, at, cells, stage.circular, rows[4:])
+        column_sums(work.here, width, y * down - shift, high, columns)
+        row_sums(columns, wide, right, d)
+        for k in range(cells):
+            apart = sides.off[k] - sides.other_off[k]
+            q = scale * d[k] - half * apart * apart
+            u[k] = q * sides.inverse[k] * sides.other_inverse[k] if q > zero else zero
+        if tangent:
+            column_sums(work.here_t, width, y * down - shift, high, columns)
+            row_sums(columns, wide, right, t)
+            for k in range(cells):
+                t[k] *= scale
+        if program.kind[step] == HERMITE:
+            hermite_row(program, step, pair, shape, at, cells // LANES, more)
+        else:
+            order = 1 if tangent else 0
+            homogeneous_values(program, step, u, order, value, slope, second, more[4:])
+        any_row(program, step, t, sides, more, out, out_t)
