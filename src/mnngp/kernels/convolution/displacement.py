@@ -21,16 +21,24 @@ from typing import Any
 
 from numba.extending import overload
 
-from mnngp._system.compiled import compiled, to_tuple
+from mnngp._system.compiled import UNCOUNTED, to_tuple, uncounted
 from mnngp._typing import Array
-from mnngp.kernels.convolution.pictures import Level, Pair, Source, Stage, Work, level_of
-from mnngp.kernels.convolution.quick_layers import numbers_of, quick_layer, tangent_layer
+from mnngp.kernels.convolution.pictures import (
+    Level,
+    Pair,
+    Source,
+    Stage,
+    Work,
+    level_of,
+    mine_at,
+)
+from mnngp.kernels.convolution.quick_layers import numbers_of, quick_layer
 from mnngp.kernels.convolution.rows import any_layer
 from mnngp.kernels.convolution.vectors import LANES, larger, load, spread, store
 from mnngp.kernels.strips import NEAR, Program
 
 
-@compiled
+@uncounted
 def fill_borders(
     stage: Stage, index: int, pair: Pair, level: Level, picture: Array, tangents: Array
 ) -> None:
@@ -48,7 +56,7 @@ def fill_borders(
                 continue
             total, other_x = none, x + level.right
             if 0 <= y < height and 0 <= x < width:
-                total = load(mine, begin + (y * width + x) * LANES)
+                total = mine_at(pair.alone, mine, begin + (y * width + x) * LANES)
             if 0 <= other_y < height and 0 <= other_x < width:
                 total = total + load(theirs, begin + (other_y * width + other_x) * LANES)
             store(total, picture, place)
@@ -57,82 +65,87 @@ def fill_borders(
             place, x = place + LANES, x + 1
 
 
-@compiled
+@uncounted
 def wrap(level: Level, picture: Array) -> None:
     """The borders of a picture that goes on behind its other side."""
     all_, known = level.all, level.known
-    width, wide = (all_.right - all_.left) * LANES, (known.right - known.left) * LANES
-    left, high = (known.left - all_.left) * LANES, known.bottom - known.top
-    first, last = known.top - all_.top, known.bottom - all_.top
-    for y in range(first, last):
-        row = picture[y * width : (y + 1) * width]
-        for k in range(left - 1, -1, -1):
-            row[k] = row[k + wide]
-        for k in range(left + wide, width):
-            row[k] = row[k - wide]
-    for y in range(first - 1, -1, -1):
-        picture[y * width : (y + 1) * width] = picture[(y + high) * width : (y + high + 1) * width]
-    for y in range(last, all_.bottom - all_.top):
-        picture[y * width : (y + 1) * width] = picture[(y - high) * width : (y - high + 1) * width]
+    width, high, wide = all_.right - all_.left, known.bottom - known.top, known.right - known.left
+    for y in range(all_.top, all_.bottom):
+        from_y = known.top + (y - known.top) % high
+        for x in range(all_.left, all_.right):
+            from_x = known.left + (x - known.left) % wide
+            if from_y != y or from_x != x:
+                place = (from_y - all_.top) * width + from_x - all_.left
+                to = (y - all_.top) * width + x - all_.left
+                store(load(picture, place * LANES), picture, to * LANES)
 
 
-@compiled
-def input_distance(mine: Array, theirs: Array, here: int, there: int, channels: int) -> Any:
-    """Of two pixels: ``|x_i(p) - x_j(p')|² / 2C``; channels are one after the other."""
-    apart = load(mine, here) - load(theirs, there)
-    total = apart * apart
-    step = mine.shape[0] // channels
-    for channel in range(1, channels):
-        apart = load(mine, here + channel * step) - load(theirs, there + channel * step)
-        total = total + apart * apart
-    return total
-
-
-@compiled
-def begin_stage(stage: Stage, pair: Pair, level: Level, source: Source, work: Work) -> None:
-    """The picture before the first convolution, to ``work.there``: of pixels, or of a pooling.
-
-    A pooling leaves ``D - E_i(p) - E_j(p')``.
-    """
+@uncounted
+def input_picture(stage: Stage, pair: Pair, level: Level, work: Work) -> None:
+    """The distances of pixels, ``|x_i(p) - x_j(p')|² / 2C``, to ``work.there``."""
     all_, known = level.all, level.known
     height, width = stage.shape[0]
     none, tangent = spread(work.there.dtype.type(0.0)), work.there_t.shape[0] > 0
-    channels, shift = pair.mine.pixels.shape[0], source.shift * LANES
+    channels = pair.mine.pixels.shape[0]
     mine, theirs = pair.mine.pixels.reshape(-1), pair.theirs.pixels.reshape(-1)
-    pooled, other_pooled = pair.mine.pooled, pair.theirs.pooled
+    step = height * width * LANES  # from a channel to the next
+    for y in range(known.top, known.bottom):
+        to = (y - all_.top) * (all_.right - all_.left) + known.left - all_.left
+        to, here = to * LANES, (y * width + known.left) * LANES
+        other_y, across = y + level.down, known.left + level.right
+        line = (other_y if other_y < height else other_y - height) * width * LANES
+        across = across if across < width else across - width
+        for _ in range(known.left, known.right):
+            there = line + across * LANES
+            apart = mine_at(pair.alone, mine, here) - load(theirs, there)
+            total = apart * apart
+            for channel in range(1, channels):
+                shift = channel * step
+                apart = mine_at(pair.alone, mine, here + shift) - load(theirs, there + shift)
+                total = total + apart * apart
+            store(total, work.there, to)
+            if tangent:
+                store(none, work.there_t, to)
+            here, to = here + LANES, to + LANES
+            across = across + 1 if across + 1 < width else 0
+
+
+@uncounted
+def pooled_picture(stage: Stage, pair: Pair, level: Level, source: Source, work: Work) -> None:
+    """What a pooling has left, ``D - E_i(p) - E_j(p')``, to ``work.there``."""
+    all_, known = level.all, level.known
+    height, width = stage.shape[0]
+    none, tangent = spread(work.there.dtype.type(0.0)), work.there_t.shape[0] > 0
+    pooled, other_pooled, shift = pair.mine.pooled, pair.theirs.pooled, source.shift * LANES
     for y in range(known.top, known.bottom):
         place = (y - all_.top) * (all_.right - all_.left) + known.left - all_.left
-        other_y = (y + level.down) % height
+        other_y = y + level.down if y + level.down < height else y + level.down - height
         for x in range(known.left, known.right):
-            other_x = (x + level.right) % width
+            other_x = x + level.right if x + level.right < width else x + level.right - width
             here, there = (y * width + x) * LANES, (other_y * width + other_x) * LANES
             to = (place + x - known.left) * LANES
-            if source.distances.shape[0] == 0:
-                store(input_distance(mine, theirs, here, there, channels), work.there, to)
-                if tangent:
-                    store(none, work.there_t, to)
-                continue
             down, right = other_y - y, other_x - x
             begin = source.start[down + height - 1, right + width - 1]
             begin += (y - max(0, -down)) * (width - abs(right)) + x - max(0, -right)
-            value = load(source.distances, begin * LANES) - load(pooled, shift + here)
+            value = load(source.distances, begin * LANES) - mine_at(
+                pair.alone, pooled, shift + here
+            )
             value = larger(value - load(other_pooled, shift + there), none)
             store(value, work.there, to)
             if tangent:
                 store(load(source.tangents, begin * LANES), work.there_t, to)
 
 
-def convolve(
-    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
-) -> None:
-    """A convolution and its activation, from ``work.here`` to ``work.there``."""
+def convolve(stage: Stage, program: Program, pair: Pair, at: Any, work: Work) -> None:
+    """A convolution and its activation, from ``work.here`` to ``work.there``.
+
+    ``at`` are its place in the stage, and the levels before and behind it.
+    """
     raise NotImplementedError  # compiled code has one of the two below
 
 
-@overload(convolve)  # type: ignore[untyped-decorator]
-def _by_type(
-    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
-) -> None:
+@overload(convolve, jit_options=UNCOUNTED)  # type: ignore[untyped-decorator]
+def _by_type(stage: Stage, program: Program, pair: Pair, at: Any, work: Work) -> None:
     """Each type has the numbers of terms that occur in it: fewer loops are compiled faster.
 
     Numba calls this with types, and wants the implementation to have the same annotations.
@@ -141,65 +154,65 @@ def _by_type(
     return _in_single if single else _in_double  # type: ignore[return-value]
 
 
-def _in_single(
-    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
-) -> None:
-    step, terms = stage.first + index, program.power_terms[stage.first + index]
-    power, both, numbers = program.power[step], (below, level), numbers_of(stage, program, index)
-    near = program.kind[step] == NEAR
-    if terms == 0 or terms > 17:
-        any_layer(stage, program, pair, index, below, level, work)
-        return
-    if near and terms == 9:
-        quick_layer((to_tuple(power[0], 9),), numbers, stage, pair, index, both, work)
-    elif near and terms == 13:
-        quick_layer((to_tuple(power[0], 13),), numbers, stage, pair, index, both, work)
+def _in_single(stage: Stage, program: Program, pair: Pair, at: Any, work: Work) -> None:
+    step = stage.first + at[0]
+    terms, near, power = program.power_terms[step], program.kind[step] == NEAR, program.power[step]
+    numbers = numbers_of(stage, program, at[0])
+    if terms == 0 or terms > 13:
+        any_layer(stage, program, pair, at, work)
+    elif near and terms == 9 and not program.tangent:
+        quick_layer((to_tuple(power[0], 9),), (), numbers, stage, pair, at, work)
+    elif near and not program.tangent:
+        quick_layer((to_tuple(power[0], 13),), (), numbers, stage, pair, at, work)
+    elif near:
+        slope = (to_tuple(power[1], 13),)
+        quick_layer((to_tuple(power[0], 13),), slope, numbers, stage, pair, at, work)
+    elif not program.tangent:
+        series = to_tuple(power[0], 13), to_tuple(power[3], 13)
+        quick_layer(series, (), numbers, stage, pair, at, work)
     else:
-        series = to_tuple(power[0], 17), to_tuple(power[3], 17)
-        quick_layer(series, numbers, stage, pair, index, both, work)
-    if program.tangent and near:
-        tangent_layer((to_tuple(power[1], 17),), numbers, stage, pair, index, both, work)
-    elif program.tangent:
-        slopes = to_tuple(power[1], 17), to_tuple(power[4], 17)
-        tangent_layer(slopes, numbers, stage, pair, index, both, work)
+        series = to_tuple(power[0], 13), to_tuple(power[3], 13)
+        slopes = to_tuple(power[1], 13), to_tuple(power[4], 13)
+        quick_layer(series, slopes, numbers, stage, pair, at, work)
 
 
-def _in_double(
-    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
-) -> None:
-    step, terms = stage.first + index, program.power_terms[stage.first + index]
-    power, both, numbers = program.power[step], (below, level), numbers_of(stage, program, index)
-    near = program.kind[step] == NEAR
+def _in_double(stage: Stage, program: Program, pair: Pair, at: Any, work: Work) -> None:
+    step = stage.first + at[0]
+    terms, near, power = program.power_terms[step], program.kind[step] == NEAR, program.power[step]
+    numbers = numbers_of(stage, program, at[0])
     if terms == 0:
-        any_layer(stage, program, pair, index, below, level, work)
-        return
-    if near:
-        quick_layer((to_tuple(power[0], 25),), numbers, stage, pair, index, both, work)
+        any_layer(stage, program, pair, at, work)
+    elif near and not program.tangent:
+        quick_layer((to_tuple(power[0], 25),), (), numbers, stage, pair, at, work)
+    elif near:
+        slope = (to_tuple(power[1], 25),)
+        quick_layer((to_tuple(power[0], 25),), slope, numbers, stage, pair, at, work)
+    elif not program.tangent:
+        series = to_tuple(power[0], 25), to_tuple(power[3], 25)
+        quick_layer(series, (), numbers, stage, pair, at, work)
     else:
         series = to_tuple(power[0], 25), to_tuple(power[3], 25)
-        quick_layer(series, numbers, stage, pair, index, both, work)
-    if program.tangent and near:
-        tangent_layer((to_tuple(power[1], 25),), numbers, stage, pair, index, both, work)
-    elif program.tangent:
         slopes = to_tuple(power[1], 25), to_tuple(power[4], 25)
-        tangent_layer(slopes, numbers, stage, pair, index, both, work)
+        quick_layer(series, slopes, numbers, stage, pair, at, work)
 
 
-@compiled
-def through(
-    stage: Stage, program: Program, pair: Pair, table: Array, source: Source, work: Work
-) -> Work:
-    """Take the picture of a displacement (``levels``) through a stage; it is in ``there`` then."""
+@uncounted
+def through(stage: Stage, program: Program, pair: Pair, source: Source, work: Work) -> Work:
+    """Take the picture of a displacement (``work.table``) through a stage, to ``there``."""
     count = stage.size.shape[0]
-    begin_stage(stage, pair, level_of(table, 0), source, work)
+    level = level_of(work.table, 0)
+    if source.distances.shape[0] > 0:
+        pooled_picture(stage, pair, level, source, work)
+    else:
+        input_picture(stage, pair, level, work)
     for index in range(count):
-        below, level = level_of(table, index), level_of(table, index + 1)
+        below, level = level, level_of(work.table, index + 1)
         if stage.circular:
             wrap(below, work.there)
             if program.tangent:
                 wrap(below, work.there_t)
         else:
             fill_borders(stage, index, pair, below, work.there, work.there_t)
-        work = Work(work.there, work.here, work.there_t, work.here_t, work.rows)
-        convolve(stage, program, pair, index, below, level, work)
+        work = Work(work.there, work.here, work.there_t, work.here_t, work.rows, work.table)
+        convolve(stage, program, pair, (index, below, level), work)
     return work

@@ -26,18 +26,13 @@ from mnngp.kernels.convolution.maps import (
     tables,
     with_partners,
 )
-from mnngp.kernels.convolution.pairs import blocks_of_images
+from mnngp.kernels.convolution.pairs import pairs_of_images, work_of
 from mnngp.kernels.convolution.pictures import Maps
 from mnngp.kernels.convolution.vectors import LANES
 from mnngp.kernels.points import Points
 from mnngp.networks.convolutional import ConvolutionalNetwork
 
 _TILE = 1 << 25  # bytes of the tables of a tile's rows
-# where the pair of lane l of the rows with lane j of the columns is
-_LANE = np.repeat(np.arange(LANES), LANES).reshape(LANES, LANES)
-_TURN = (np.arange(LANES) - _LANE) % LANES
-# one of each pair of a block with itself
-_UPPER = (_TURN < LANES // 2) | ((_TURN == LANES // 2) & (_LANE < LANES // 2))
 _BATCH = 4 * LANES  # images whose tables a thread makes at a time
 _TASK = 3e8  # updates of a task: some tenths of a second
 
@@ -113,8 +108,6 @@ class _Readouts:
             list(zip((x.pixels, self.cols.pixels), self.pooled, strict=True)),
         )
         self.program, self.plan = program(self.frame, self.largest), self.frame.plan()
-        # lanes of different rows take no more work than lanes of one, if there are enough rows
-        self.alone = self.frame.smooth or len(x) < LANES // 2
         self.out = np.empty((2, len(x), len(self.cols)), dtype=network.dtype)
 
     def run(self) -> Matrix:
@@ -122,11 +115,10 @@ class _Readouts:
         tile = LANES * max(1, _TILE // (LANES * self._bytes()))
         for left in range(0, m, tile):
             right = min(left + tile, m)
-            cols = self._tables(1, slice(left, right), alone=False)
+            cols = beside_each_other(self._tables(1, slice(left, right)))
             for top in range(0, min(n, right) if self.symmetric else n, tile):
                 bottom = min(top + tile, n)
-                same = self.symmetric and (top, bottom) == (left, right) and not self.alone
-                rows = cols if same else self._tables(0, slice(top, bottom), alone=self.alone)
+                rows = self._tables(0, slice(top, bottom))
                 tasks = list(self._tasks((top, bottom), (left, right)))
                 run = partial(self._task, rows, cols, top, left)
                 work = self.plan.updates * (bottom - top) * (right - left)
@@ -136,16 +128,15 @@ class _Readouts:
     def _bytes(self) -> int:
         """Of the tables of an image."""
         sample = tables(self.frame, self.rows.pixels[:1], self.pooled[0][:1], self.largest)
-        return int(sum(part.nbytes for part in sample)) * (LANES if self.alone else 1)
+        return int(sum(part.nbytes for part in sample))
 
-    def _tables(self, side: int, part: slice, *, alone: bool) -> Maps:
+    def _tables(self, side: int, part: slice) -> Maps:
         pixels, pooled = (self.rows, self.cols)[side].pixels[part], self.pooled[side][part]
         some = list(batches(len(pixels), _BATCH))
         found: dict[int, Maps] = {}
 
         def make(rows: slice) -> None:
-            maps = tables(self.frame, pixels[rows], pooled[rows], self.largest)
-            found[rows.start] = beside_each_other(maps, alone=alone)
+            found[rows.start] = tables(self.frame, pixels[rows], pooled[rows], self.largest)
 
         threads.parallel_for(make, some, work=20.0 * pixels.size * len(self.frame.network.blocks))
         return joined([found[rows.start] for rows in some])
@@ -153,7 +144,7 @@ class _Readouts:
     def _tasks(self, rows: tuple[int, int], cols: tuple[int, int]) -> Iterator[tuple[slice, int]]:
         """Some rows and a block of columns each, where there is something of it to do."""
         height = max(1, int(_TASK / (self.plan.updates * LANES)))
-        height = height if self.alone else max(1, height // LANES) * LANES
+        height = min(height, -(-(rows[1] - rows[0]) // threads.count()))
         for left in range(*cols, LANES):
             bottom = min(rows[1], left + LANES) if self.symmetric else rows[1]
             for top in range(rows[0], bottom, height):
@@ -161,43 +152,24 @@ class _Readouts:
 
     def _task(self, rows: Maps, cols: Maps, top: int, left: int, task: tuple[slice, int]) -> None:
         part, column = task
-        size = 1 if self.alone else LANES
-        starts = np.arange(part.start, part.stop, size)
-        turns = np.full(len(starts), 1 if self.alone else LANES)
-        if self.symmetric and not self.alone:  # of the diagonal's block one half is enough
-            turns[starts == column] = LANES // 2 + 1
-        wanted = np.array(
-            [
-                ((start - top) // size, (column - left) // LANES, turn)
-                for turn in range(turns.max())
-                for start, count in zip(starts, turns, strict=True)
-                if turn < count
-            ]
-        )
+        wanted = np.empty((part.stop - part.start, 2), dtype=np.int64)
+        wanted[:, 0] = np.arange(part.start, part.stop) - top
+        wanted[:, 1] = (column - left) // LANES
         found = np.empty((2, len(wanted), LANES), dtype=self.out.dtype)
         nothing = np.empty((len(wanted), 0), dtype=self.out.dtype)
-        blocks_of_images(self.plan, self.program, rows, cols, wanted, found, nothing)
-        blocks = np.zeros((2, len(starts), LANES, LANES), dtype=self.out.dtype)
-        blocks[:, wanted[:, 0] - (part.start - top) // size, wanted[:, 2]] = found
-        for index, start in enumerate(starts):
-            self._put(blocks[:, index], start, column, int(turns[index]))
+        memory = work_of(self.plan, self.program)
+        pairs_of_images(self.plan, self.program, rows, cols, wanted, memory, found, nothing)
+        width = min(LANES, self.out.shape[2] - column)
+        self.out[:, part, column : column + width] = found[:, :, :width]
+        if self.symmetric:
+            mirrored = found.transpose(0, 2, 1)
+            for lane in range(width):  # of the diagonal's block one half is enough
+                stop = min(part.stop, column + lane + 1)
+                self.out[:, column + lane, part.start : stop] = mirrored[
+                    :, lane, : max(0, stop - part.start)
+                ]
         if self.done is not None:
             self.done(self._share(part, column))
-
-    def _put(self, found: Matrix, row: int, column: int, turns: int) -> None:
-        """Write a block of pairs to its place, and to its mirror image."""
-        _, n, m = self.out.shape
-        height, width = min(1 if self.alone else LANES, n - row), min(LANES, m - column)
-        if self.alone:
-            block = found[:, :1, :width]
-        else:
-            block = found[:, _TURN, _LANE]
-            if turns < LANES:  # the rest is in the mirror image
-                block = np.where(_UPPER, block, block.transpose(0, 2, 1))
-        self.out[:, row : row + height, column : column + width] = block[:, :height, :width]
-        if self.symmetric:
-            mirrored = block[:, :height, :width].transpose(0, 2, 1)
-            self.out[:, column : column + width, row : row + height] = mirrored
 
     def _share(self, rows: slice, column: int) -> float:
         """What part of all a task is."""

@@ -20,7 +20,7 @@ from mnngp.activations.profile import Profile, linear_profile
 from mnngp.errors import ScaleError
 from mnngp.kernels import strips
 from mnngp.kernels.convolution.geometry import Plan, plan, sections
-from mnngp.kernels.convolution.pairs import blocks_of_images
+from mnngp.kernels.convolution.pairs import aligned, pairs_of_images, work_of
 from mnngp.kernels.convolution.pictures import Maps
 from mnngp.kernels.convolution.vectors import LANES
 from mnngp.kernels.pointwise import HermiteStep, HomogeneousStep, Step
@@ -271,20 +271,22 @@ def tables(frame: Frame, pixels: Matrix, pooled: Matrix, largest: list[float]) -
     return result
 
 
-def beside_each_other(maps: Maps, *, alone: bool = False) -> Maps:
+def beside_each_other(maps: Maps, *, repeated: bool = False) -> Maps:
     """Blocks of ``LANES`` images side by side, the last block filled up with the last image.
 
-    Or each image ``alone`` in all lanes of a block of its own.
+    Or each image ``repeated`` in all lanes of a block of its own.
     """
     count = len(maps.before)
-    if alone:
+    if repeated:
         chosen = np.repeat(np.arange(count), LANES).reshape(-1, LANES)
     else:
         chosen = np.minimum(np.arange(-(-count // LANES) * LANES), count - 1).reshape(-1, LANES)
 
     def lanes(part: Matrix) -> Matrix:
         moved = np.moveaxis(part[chosen], 1, -1)
-        return np.ascontiguousarray(moved).reshape(*moved.shape[:-2], -1)
+        to = aligned(moved.size, part.dtype).reshape(moved.shape)
+        to[...] = moved
+        return np.asarray(to.reshape(*moved.shape[:-2], -1))
 
     parts = {name: getattr(maps, name) for name in Maps._fields if name != "hermite_start"}
     return maps._replace(**{name: lanes(part) for name, part in parts.items()})
@@ -343,21 +345,22 @@ def _with_partners(
     sums, left = np.empty((2, n)), np.empty((n, positions))
 
     def task(rows: slice) -> None:
-        blocks = [
-            beside_each_other(tables(frame, pixels[rows], pooled[rows], most), alone=frame.smooth)
-            for pixels, pooled in sides
-        ]
-        count = len(blocks[0].before)
+        mine, theirs = (
+            tables(frame, pixels[rows], pooled[rows], most) for pixels, pooled in (sides * 2)[:2]
+        )
+        images, theirs = len(mine.before), beside_each_other(theirs, repeated=frame.smooth)
+        if not frame.smooth:  # whose pass takes one image at a time
+            mine = beside_each_other(mine)
+        count = len(theirs.before)
         out = np.empty((2, count, LANES), dtype=dtype)
         stored = np.empty((count, positions * LANES), dtype=dtype)
-        wanted = np.repeat(np.arange(count), 3).reshape(-1, 3)
-        wanted[:, 2] = 0
-        blocks_of_images(part, packed, blocks[0], blocks[-1], wanted, out, stored)
+        wanted = np.repeat(np.arange(count), 2).reshape(-1, 2)
+        memory = work_of(part, packed)
+        pairs_of_images(part, packed, mine, theirs, wanted, memory, out, stored)
         each = stored.reshape(count, positions, LANES)
         if frame.smooth:
             sums[:, rows], left[rows] = out[:, :, 0], each[:, :, 0]
         else:
-            images = len(sides[0][0][rows])
             sums[:, rows] = out.reshape(2, -1)[:, :images]
             left[rows] = each.transpose(0, 2, 1).reshape(count * LANES, positions)[:images]
 

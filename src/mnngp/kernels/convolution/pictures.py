@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from mnngp._system.compiled import compiled
+from mnngp._system.compiled import uncounted
 from mnngp._typing import Array
+from mnngp.kernels.convolution.vectors import load, repeat
 
 ROWS = 16  # of ``Work.rows``
 
@@ -25,10 +24,21 @@ class Maps(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """An image, and ``LANES`` others."""
+    """``LANES`` images, each with one of ``LANES`` others; or one with ``LANES`` others.
+
+    What two images have of their own is most of what a pass reads. Of one ``alone`` it is one
+    number at each position, and that of the others stays in the second cache while rows go by.
+    """
 
     mine: Maps
     theirs: Maps
+    alone: bool
+
+
+@uncounted
+def mine_at(alone: bool, values: Array, place: int) -> Any:
+    """What one of the maps of ``Pair.mine`` has at a position, in all lanes."""
+    return repeat(values, place) if alone else load(values, place)
 
 
 class Source(NamedTuple):
@@ -55,13 +65,14 @@ class Stage(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Memory of a thread: pictures before and behind a layer, and rows."""
+    """Memory of a thread: pictures before and behind a layer, rows, and ``levels``."""
 
     here: Array
     there: Array
     here_t: Array
     there_t: Array
     rows: Array  # (ROWS, width · LANES)
+    table: Array  # (convolutions + 1, 10)
 
 
 class Rectangle(NamedTuple):
@@ -82,7 +93,7 @@ class Level(NamedTuple):
     known: Rectangle  # those of them that are in both images
 
 
-@compiled
+@uncounted
 def overlap(shape: Array, down: int, right: int, circular: bool) -> Rectangle:
     """The positions p of an image for which p + d is in the image, too."""
     if circular:
@@ -91,7 +102,7 @@ def overlap(shape: Array, down: int, right: int, circular: bool) -> Rectangle:
     return Rectangle(max(0, -down), min(high, high - down), max(0, -right), min(wide, wide - right))
 
 
-@compiled
+@uncounted
 def level_of(table: Array, index: int) -> Level:
     """Read a row of ``levels``."""
     row = table[index]
@@ -103,11 +114,10 @@ def level_of(table: Array, index: int) -> Level:
     )
 
 
-@compiled
-def levels(stage: Stage, down: int, right: int) -> Array:
+@uncounted
+def levels(stage: Stage, down: int, right: int, table: Array) -> None:
     """What a displacement behind the stage asks for, from the top down."""
     count = stage.size.shape[0]
-    table = np.empty((count + 1, 10), np.int64)
     known = overlap(stage.shape[count], down, right, stage.circular)
     seen = known
     for index in range(count, -1, -1):
@@ -139,4 +149,3 @@ def levels(stage: Stage, down: int, right: int) -> Array:
         table[index, 0], table[index, 1] = down, right
         table[index, 2], table[index, 3], table[index, 4], table[index, 5] = seen
         table[index, 6], table[index, 7], table[index, 8], table[index, 9] = known
-    return table

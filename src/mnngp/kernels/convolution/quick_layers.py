@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mnngp._system.compiled import compiled
+from mnngp._system.compiled import uncounted
 from mnngp._typing import Array
-from mnngp.kernels.convolution.pictures import Level, Pair, Stage, Work
+from mnngp.kernels.convolution.pictures import Level, Pair, Stage, Work, mine_at
 from mnngp.kernels.convolution.vectors import (
     LANES,
     larger,
@@ -50,7 +50,7 @@ class Walk(NamedTuple):
     begin: int  # of this layer in the maps
 
 
-@compiled
+@uncounted
 def walk_of(stage: Stage, index: int, below: Level, level: Level) -> Walk:
     """That from one level to the next."""
     span = (below.all.right - below.all.left) * LANES
@@ -63,7 +63,7 @@ def walk_of(stage: Stage, index: int, below: Level, level: Level) -> Walk:
     return Walk(high, wide, span, right * LANES, first * span, down * span, out, out_row, begin)
 
 
-@compiled
+@uncounted
 def column(picture: Array, place: int, span: int, high: int) -> Any:
     """The sum of ``high`` cells, one below the other."""
     total = load(picture, place)
@@ -74,7 +74,7 @@ def column(picture: Array, place: int, span: int, high: int) -> Any:
     return total
 
 
-@compiled
+@uncounted
 def window(picture: Array, place: int, walk: Walk) -> Any:
     """The sum of all cells of a window."""
     total = column(picture, place, walk.span, walk.high)
@@ -83,7 +83,7 @@ def window(picture: Array, place: int, walk: Walk) -> Any:
     return total
 
 
-@compiled
+@uncounted
 def numbers_of(stage: Stage, program: Program, index: int) -> Numbers:
     """Those of a convolution and its activation."""
     step, kind = stage.first + index, program.fall.dtype.type
@@ -98,7 +98,7 @@ def numbers_of(stage: Stage, program: Program, index: int) -> Numbers:
     )
 
 
-@compiled
+@uncounted
 def of_distance(series: Any, numbers: Numbers, d: Any, apart: Any, weight: Any) -> Any:
     """What an activation leaves; ``weight`` is 1/2σ_i σ_j, or zero.
 
@@ -117,7 +117,7 @@ def of_distance(series: Any, numbers: Numbers, d: Any, apart: Any, weight: Any) 
     return numbers.moment * square + where_at_most(u, half, q * polynomial(series[0], x), far)
 
 
-@compiled
+@uncounted
 def of_tangent(series: Any, numbers: Numbers, d: Any, t: Any, apart: Any, weight: Any) -> Any:
     """What it leaves of the tangent, ``P (K + T)``; ``series`` are the slopes."""
     square = numbers.half * apart * apart
@@ -133,23 +133,30 @@ def of_tangent(series: Any, numbers: Numbers, d: Any, t: Any, apart: Any, weight
     return where_at_most(u, half, polynomial(series[0], x), polynomial(series[1], x)) * theta
 
 
-@compiled
+@uncounted
 def quick_layer(
-    series: Any, numbers: Numbers, stage: Stage, pair: Pair, index: int, levels_: Any, work: Work
+    series: Any, slopes: Any, numbers: Numbers, stage: Stage, pair: Pair, at: Any, work: Work
 ) -> None:
-    """All cells of a picture, from ``work.here`` to ``work.there``."""
-    below, level = levels_
+    """All cells of a picture, from ``work.here`` to ``work.there``; and tangents, if ``slopes``.
+
+    ``at`` are the layer's place in the stage, and the levels before and behind it.
+    """
+    index, below, level = at
     known, walk = level.known, walk_of(stage, index, below, level)
     height, width = stage.shape[index + 1]
     off, inverse = pair.mine.off, pair.mine.inverse
     other_off, other_inverse = pair.theirs.off, pair.theirs.inverse
-    picture, out = work.here, work.there
+    picture, out, tangents, out_t = work.here, work.there, work.here_t, work.there_t
     sliding = walk.wide == 3 and walk.step == LANES  # the next window has two columns of this one
+    other_y = known.top + level.down
+    other_y = other_y if other_y < height else other_y - height
     for y in range(known.bottom - known.top):
         place, to = walk.start + y * walk.row, walk.out + y * walk.out_row
         mine = walk.begin + ((known.top + y) * width + known.left) * LANES
-        line = walk.begin + ((known.top + y + level.down) % height) * width * LANES
-        across = (known.left + level.right) % width
+        line = walk.begin + other_y * width * LANES
+        other_y = other_y + 1 if other_y + 1 < height else 0
+        across = known.left + level.right
+        across = across if across < width else across - width
         first = column(picture, place, walk.span, walk.high)
         second = first
         if sliding:
@@ -162,34 +169,11 @@ def quick_layer(
             else:
                 d = window(picture, place, walk)
             theirs = line + across * LANES
-            apart = load(off, mine) - load(other_off, theirs)
-            weight = load(inverse, mine) * load(other_inverse, theirs)
+            apart = mine_at(pair.alone, off, mine) - load(other_off, theirs)
+            weight = mine_at(pair.alone, inverse, mine) * load(other_inverse, theirs)
             store(of_distance(series, numbers, d, apart, weight), out, to)
-            place, mine, to = place + walk.step, mine + LANES, to + LANES
-            across = across + 1 if across + 1 < width else 0
-
-
-@compiled
-def tangent_layer(
-    series: Any, numbers: Numbers, stage: Stage, pair: Pair, index: int, levels_: Any, work: Work
-) -> None:
-    """The tangents of all cells, from those in ``work.here_t``."""
-    below, level = levels_
-    known, walk = level.known, walk_of(stage, index, below, level)
-    height, width = stage.shape[index + 1]
-    off, inverse = pair.mine.off, pair.mine.inverse
-    other_off, other_inverse = pair.theirs.off, pair.theirs.inverse
-    picture, tangents, out = work.here, work.here_t, work.there_t
-    for y in range(known.bottom - known.top):
-        place, to = walk.start + y * walk.row, walk.out + y * walk.out_row
-        mine = walk.begin + ((known.top + y) * width + known.left) * LANES
-        line = walk.begin + ((known.top + y + level.down) % height) * width * LANES
-        across = (known.left + level.right) % width
-        for _ in range(known.left, known.right):
-            theirs = line + across * LANES
-            apart = load(off, mine) - load(other_off, theirs)
-            weight = load(inverse, mine) * load(other_inverse, theirs)
-            d, t = window(picture, place, walk), window(tangents, place, walk)
-            store(of_tangent(series, numbers, d, t, apart, weight), out, to)
+            if len(slopes) > 0:
+                t = window(tangents, place, walk)
+                store(of_tangent(slopes, numbers, d, t, apart, weight), out_t, to)
             place, mine, to = place + walk.step, mine + LANES, to + LANES
             across = across + 1 if across + 1 < width else 0

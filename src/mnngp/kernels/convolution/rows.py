@@ -10,8 +10,13 @@ from typing import Any, NamedTuple
 
 from mnngp._system.compiled import compiled
 from mnngp._typing import Array
-from mnngp.kernels.convolution.pictures import Level, Pair, Stage, Work
-from mnngp.kernels.convolution.vectors import LANES
+from mnngp.kernels.convolution.pictures import (
+    Pair,
+    Stage,
+    Work,
+    mine_at,
+)
+from mnngp.kernels.convolution.vectors import LANES, store
 from mnngp.kernels.ladder import hermite_values, ladder_of
 from mnngp.kernels.strips import HERMITE, Program, homogeneous_values
 
@@ -81,7 +86,7 @@ def hermite_row(
 ) -> None:
     """The sums over degrees of a smooth step, a position after the other.
 
-    They are of one image with others: all lanes of ``pair.mine`` are the same.
+    They are of one image ``alone`` with others.
     ``at`` are row and column of the first position in either image. Takes u from the first row of
     ``work``, and leaves E and the slope of V in ρ in the next two, degree 0 in the fourth.
     """
@@ -90,11 +95,12 @@ def hermite_row(
     degrees = program.deviation_span[step, 1] - program.deviation_span[step, 0]
     start = pair.mine.hermite_start[step]
     end = start + degrees * shape[0] * shape[1]
-    mine = pair.mine.hermite[start * LANES : end * LANES].reshape((degrees, -1))
+    lanes = 1 if pair.alone else LANES
+    mine = pair.mine.hermite[start * lanes : end * lanes].reshape((degrees, -1))
     theirs = pair.theirs.hermite[start * LANES : end * LANES].reshape((degrees, -1))
     ladder = ladder_of(program, step)
     for place in range(count):
-        i = (y * shape[1] + x + place) * LANES
+        i = (y * shape[1] + x + place) * lanes
         j = ((other_y % shape[0]) * shape[1] + (other_x + place) % shape[1]) * LANES
         first, last = place * LANES, (place + 1) * LANES
         hermite_values(
@@ -135,57 +141,39 @@ def any_row(
 
 
 @compiled
-def row_of(sides: Sides, shape: Array, at: Any, count: int, circular: bool, work: Array) -> Sides:
-    """``count`` cells of a row of them; ``at`` are row and column in either image."""
+def row_of(stage: Stage, index: int, pair: Pair, at: Any, count: int, work: Array) -> Sides:
+    """``count`` cells of a row behind a convolution; ``at`` are row and column in either image."""
     y, x, other_y, other_x = at
-    here, there = (y * shape[1] + x) * LANES, (other_y * shape[1] + other_x) * LANES
-    off, inverse = sides.off[here : here + count], sides.inverse[here : here + count]
-    if circular:
-        other_off, other_inverse = work[0, :count], work[1, :count]
-        lanes(sides.other_off, shape, other_y, other_x, other_off)
-        lanes(sides.other_inverse, shape, other_y, other_x, other_inverse)
-        return Sides(off, inverse, other_off, other_inverse)
-    return Sides(
-        off,
-        inverse,
-        sides.other_off[there : there + count],
-        sides.other_inverse[there : there + count],
-    )
-
-
-@compiled
-def sides_of(stage: Stage, index: int, pair: Pair) -> Sides:
-    """What both images have behind a convolution."""
     shape, begin = stage.shape[index + 1], stage.behind[index] * LANES
     end = begin + shape[0] * shape[1] * LANES
-    return Sides(
-        pair.mine.off[begin:end],
-        pair.mine.inverse[begin:end],
-        pair.theirs.off[begin:end],
-        pair.theirs.inverse[begin:end],
-    )
+    off, inverse, other_off, other_inverse = work[0], work[1], work[2], work[3]
+    here = begin + (y * shape[1] + x) * LANES
+    for k in range(0, count, LANES):
+        store(mine_at(pair.alone, pair.mine.off, here + k), off, k)
+        store(mine_at(pair.alone, pair.mine.inverse, here + k), inverse, k)
+    lanes(pair.theirs.off[begin:end], shape, other_y, other_x, other_off[:count])
+    lanes(pair.theirs.inverse[begin:end], shape, other_y, other_x, other_inverse[:count])
+    return Sides(off, inverse, other_off, other_inverse)
 
 
 @compiled
-def any_layer(
-    stage: Stage, program: Program, pair: Pair, index: int, below: Level, level: Level, work: Work
-) -> None:
+def any_layer(stage: Stage, program: Program, pair: Pair, at: Any, work: Work) -> None:
     """A step of any kind, with its tangent if there is one."""
+    index, below, level = at
     all_, known, rows = level.all, level.known, work.rows
     cells, tangent = (known.right - known.left) * LANES, program.tangent
     (high, wide), (down, right) = stage.size[index], stage.stride[index]
-    step, scale = stage.first + index, stage.scale[index]
+    step, scale, shape = stage.first + index, stage.scale[index], stage.shape[index + 1]
     width, shift = below.all.right - below.all.left, stage.pad[index, 0] + below.all.top
     half, zero = rows.dtype.type(0.5), rows.dtype.type(0.0)
-    columns, d, t, more = rows[0], rows[1, :cells], rows[2, :cells], rows[6:]
+    columns, d, t, more = rows[0], rows[1, :cells], rows[2, :cells], rows[7:]
     u, value, slope, second = more[0, :cells], more[1, :cells], more[2, :cells], more[3, :cells]
-    everywhere, shape = sides_of(stage, index, pair), stage.shape[index + 1]
     for y in range(known.top, known.bottom):
         place = ((y - all_.top) * (all_.right - all_.left) + known.left - all_.left) * LANES
         out = work.there[place : place + cells]
         out_t = work.there_t[place : place + cells if tangent else 0]
-        at = y, known.left, y + level.down, known.left + level.right
-        sides = row_of(everywhere, shape, at, cells, stage.circular, rows[4:])
+        here = y, known.left, y + level.down, known.left + level.right
+        sides = row_of(stage, index, pair, here, cells, rows[3:])
         column_sums(work.here, width, y * down - shift, high, columns)
         row_sums(columns, wide, right, d)
         for k in range(cells):
@@ -198,7 +186,7 @@ def any_layer(
             for k in range(cells):
                 t[k] *= scale
         if program.kind[step] == HERMITE:
-            hermite_row(program, step, pair, shape, at, cells // LANES, more)
+            hermite_row(program, step, pair, shape, here, cells // LANES, more)
         else:
             order = 1 if tangent else 0
             homogeneous_values(program, step, u, order, value, slope, second, more[4:])

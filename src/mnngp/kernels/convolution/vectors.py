@@ -71,12 +71,28 @@ def spread(typing: Any, number: Any) -> Any:
     """A number in all lanes."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        kind = _as_llvm(signature.return_type)
-        first = builder.insert_element(ir.Constant(kind, ir.Undefined), values[0], _int(0))
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [_int(0)] * LANES)
-        return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), mask)
+        return _in_all_lanes(builder, _as_llvm(signature.return_type), values[0])
 
     return VectorType(number)(number), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def repeat(typing: Any, array: Any, place: Any) -> Any:
+    """The number ``array[place // LANES]`` in all lanes: what ``load`` is where lanes are equal."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, values[0]).data
+        bits = ir.Constant(values[1].type, LANES.bit_length() - 1)
+        number = builder.load(builder.gep(data, [builder.ashr(values[1], bits)]))
+        return _in_all_lanes(builder, _as_llvm(signature.return_type), number)
+
+    return VectorType(array.dtype)(array, types.intp), generate
+
+
+def _in_all_lanes(builder: Any, kind: Any, number: Any) -> Any:
+    first = builder.insert_element(ir.Constant(kind, ir.Undefined), number, _int(0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [_int(0)] * LANES)
+    return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), mask)
 
 
 def _int(value: int) -> ir.Constant:
@@ -128,7 +144,7 @@ _operator(operator.truediv, _divide)
 
 @intrinsic  # type: ignore[untyped-decorator]
 def root(typing: Any, vector: Any) -> Any:
-    """Square roots."""
+    """Square roots: the processor takes them while it multiplies, quicker than Newton's steps."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kind = values[0].type
