@@ -23,7 +23,9 @@ from numba.extending import overload
 
 from mnngp._system.compiled import UNCOUNTED, to_tuple, uncounted
 from mnngp._typing import Array
-from mnngp.kernels.convolution.pictures import (
+from mnngp.kernels.convolution.quick_layers import numbers_of, quick_layer
+from mnngp.kernels.convolution.rows import any_layer
+from mnngp.kernels.convolution.stages import (
     Level,
     Pair,
     Source,
@@ -32,8 +34,6 @@ from mnngp.kernels.convolution.pictures import (
     level_of,
     mine_at,
 )
-from mnngp.kernels.convolution.quick_layers import numbers_of, quick_layer
-from mnngp.kernels.convolution.rows import any_layer
 from mnngp.kernels.convolution.vectors import LANES, larger, load, spread, store
 from mnngp.kernels.strips import NEAR, Program
 

@@ -27,7 +27,7 @@ from mnngp.kernels.convolution.maps import (
     with_partners,
 )
 from mnngp.kernels.convolution.pairs import pairs_of_images, work_of
-from mnngp.kernels.convolution.pictures import Maps
+from mnngp.kernels.convolution.stages import Maps
 from mnngp.kernels.convolution.vectors import LANES
 from mnngp.kernels.points import Points
 from mnngp.networks.convolutional import ConvolutionalNetwork

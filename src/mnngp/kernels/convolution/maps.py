@@ -21,7 +21,7 @@ from mnngp.errors import ScaleError
 from mnngp.kernels import strips
 from mnngp.kernels.convolution.geometry import Plan, plan, sections
 from mnngp.kernels.convolution.pairs import aligned, pairs_of_images, work_of
-from mnngp.kernels.convolution.pictures import Maps
+from mnngp.kernels.convolution.stages import Maps
 from mnngp.kernels.convolution.vectors import LANES
 from mnngp.kernels.pointwise import HermiteStep, HomogeneousStep, Step
 from mnngp.kernels.program import pack

@@ -10,7 +10,7 @@ from mnngp._system.compiled import compiled, uncounted
 from mnngp._typing import Array
 from mnngp.kernels.convolution.displacement import through
 from mnngp.kernels.convolution.geometry import Plan
-from mnngp.kernels.convolution.pictures import (
+from mnngp.kernels.convolution.stages import (
     ROWS,
     Maps,
     Pair,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from mnngp._system.compiled import uncounted
 from mnngp._typing import Array
-from mnngp.kernels.convolution.pictures import Level, Pair, Stage, Work, mine_at
+from mnngp.kernels.convolution.stages import Level, Pair, Stage, Work, mine_at
 from mnngp.kernels.convolution.vectors import (
     LANES,
     larger,

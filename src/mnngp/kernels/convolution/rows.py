@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from mnngp._system.compiled import compiled
 from mnngp._typing import Array
-from mnngp.kernels.convolution.pictures import (
+from mnngp.kernels.convolution.stages import (
     Pair,
     Stage,
     Work,
