@@ -25,7 +25,8 @@ from mnngp.experiments.convergence.covariances import (
     several_networks,
     tangent_agreement,
 )
-from mnngp.finite.maxout_network import MaxoutNetwork, real_array
+from mnngp.finite.finite_network import real_array
+from mnngp.finite.maxout_network import MaxoutNetwork
 from mnngp.finite.sampling import network_seeds, setting, weight_count
 from mnngp.finite.tangent import analytic, gradient_descent, linear_descent
 from mnngp.finite.training import predict
