@@ -149,11 +149,12 @@ def drawn(layers, variances, X, channels=128, networks=100):
     return np.stack(samples), network
 
 
-@pytest.mark.parametrize(("layers", "variances", "X"), [case for case in EVERY if case.id != "no convolution"])
+@pytest.mark.parametrize(
+    ("layers", "variances", "X"), [case for case in EVERY if case.id != "no convolution"]
+)
 def test_many_channels_have_the_kernel(layers, variances, X):
-    """Within four standard errors, 0.3 to 1 % of the kernel; the largest found are 2.4 of them."""
+    """Within four standard errors, one is 0.4 to 1.2 % of the kernel; the worst found is 1.9."""
     samples, network = drawn(layers, variances, X)
-    print("SCORE", score(samples, network.kernel()(X)), (samples.std(0)/samples.mean(0)).max()/10)
     assert score(samples, network.kernel()(X)) < 4.0
     assert score(samples, 1.1 * network.kernel()(X)) > 4.0
 
@@ -177,8 +178,7 @@ def test_the_critical_weight_variance_keeps_activations_through_twenty_layers(ra
     kept, _ = drawn([*[circular(3), Maxout(rank)] * 20, Flatten()], variances, X, 48, 24)
     mean = np.diagonal(kept, axis1=1, axis2=2) / variances["weight_var"] / np.mean(X**2, (1, 2, 3))
     error = mean.std(axis=0, ddof=1) / np.sqrt(len(mean))
-    print("ERROR", error, mean.mean(axis=0))
-    assert error.max() < 0.2  # measured: 0.07 to 0.15
+    assert error.max() < 0.2  # measured: 0.10 to 0.18
     assert np.all(np.abs(mean.mean(axis=0) - 1.0) < 4.0 * error)
     lost, network = drawn([*[Conv(3), Maxout(rank)] * 20, Flatten()], variances, X, 48, 24)
     exact = network.kernel().diag(X)

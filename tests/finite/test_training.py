@@ -83,9 +83,7 @@ def test_memory_may_divide_them(monkeypatch, optimizer):
     training = Training(optimizer, 1e-2, 10, 16)
     whole, parts = some_networks(7), some_networks(7)
     expected, shares = train(whole, X, Y, training), []
-    monkeypatch.setattr(
-        module, "_MEMORY", 3 * 8 * (4 * Shape.of(parts[0]).parameters + 16 * 100)
-    )
+    monkeypatch.setattr(module, "_MEMORY", 3 * 8 * (4 * Shape.of(parts[0]).parameters + 16 * 100))
     counts = [some.stop - some.start for some, _ in module._parts(parts, 16, 1)]
     assert counts == [2, 2, 3]
     found = train(parts, X, Y, training, progress=shares.append)

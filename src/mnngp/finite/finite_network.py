@@ -11,7 +11,6 @@ the start, but one whose gradient descent has a limit, in which ``network.kernel
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -81,13 +80,13 @@ class FiniteNetwork(torch.nn.Module):  # type: ignore[misc]
         affine(len(self.deviations) - 1, self._hidden(X, affine))
         return inputs, values
 
-    @abstractmethod
     def _hidden(self, X: torch.Tensor, affine: Affine) -> torch.Tensor:
         """``hidden``, by these affine maps."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _affine(self, index: int, X: torch.Tensor) -> torch.Tensor:
         """All affine maps of a layer, one after the other."""
+        raise NotImplementedError
 
     def _scaled(self, index: int, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What the weights of a layer are multiplied by, and the biases."""

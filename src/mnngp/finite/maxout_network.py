@@ -5,8 +5,8 @@ before (eqs. 1 and 2):
 
     h_l = max_{i ≤ q} (W_{l,i} h_{l-1} + b_{l,i}),        f = W h_L + b
 
-*Initialisation.* That of infinite width (``finite_network``); or that of the paper's own experiments
-with finite networks, which give the standard deviations themselves, ``weight_std`` and
+*Initialisation.* That of infinite width (``finite_network``); or that of the paper's own
+experiments with finite networks, which give the standard deviations themselves, ``weight_std`` and
 ``bias_std``, whatever the fan-in.
 """
 

@@ -1,7 +1,7 @@
 """Networks that are computed one after the other, each by its own module and by autograd.
 
-To ``train`` it is what a ``Stack`` is: all parameters in one tensor, of which an optimiser makes one
-step. Convolutions have enough to compute that little would be gained by computing many at once.
+To ``train`` it is what a ``Stack`` is: all parameters in one tensor, which an optimiser changes in
+one step. Convolutions have so much to compute that computing many at once would gain little.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OneByOne:
     def numbers(network: FiniteNetwork, points: int) -> int:
         """How many of them a network takes in training: here those of its parameters."""
         # 4: the gradient and Adam's two moments
-        return 4 * sum(parameter.numel() for parameter in network.parameters())
+        return 4 * int(sum(parameter.numel() for parameter in network.parameters()))
 
     @property
     def widest(self) -> int:
@@ -39,12 +39,12 @@ class OneByOne:
         network = self.networks[0]
         with torch.no_grad():
             _, values = network.traced(network.weights[0].new_zeros(1, network.inputs))
-        return max(value.numel() for value in values)
+        return int(max(value.numel() for value in values))
 
     def _named(self, row: int, numbers: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The parameters of a network by their names: places in a row of numbers."""
+        """The parameters of a network by their names: places in its row of numbers."""
         named = dict(self.networks[row].named_parameters())
-        parts = numbers[row].split([parameter.numel() for parameter in named.values()])
+        parts = numbers.split([parameter.numel() for parameter in named.values()])
         return {
             name: part.view(parameter.shape)
             for (name, parameter), part in zip(named.items(), parts, strict=True)
@@ -52,7 +52,7 @@ class OneByOne:
 
     def store(self, row: int, network: FiniteNetwork) -> None:
         with torch.no_grad():
-            for name, place in self._named(row, self.parameters).items():
+            for name, place in self._named(row, self.parameters[row]).items():
                 network.get_parameter(name).copy_(place)
 
     def keep(self, rows: list[int], state: dict[str, Any]) -> None:
@@ -62,13 +62,13 @@ class OneByOne:
             if isinstance(value, torch.Tensor) and value.shape == old.shape:
                 state[name] = value[rows]
         self.networks = [self.networks[row] for row in rows]
-        self.parameters = old.detach()[rows]
+        self.parameters = old[rows]
 
     def outputs(self, X: torch.Tensor) -> torch.Tensor:
         """The networks' outputs (networks, outputs, points) for points (sets, points, inputs)."""
         return torch.stack(
             [
-                self._output(row, self._named(row, self.parameters), self._of(row, X)).mT
+                self._output(row, self._named(row, self.parameters[row]), self._of(row, X)).mT
                 for row in range(len(self.networks))
             ]
         )
@@ -79,16 +79,16 @@ class OneByOne:
             self.parameters.grad = torch.empty_like(self.parameters)
         losses = []
         for row in range(len(self.networks)):
-            # whatever the caller has switched off; of clones, since autograd takes no tensor that
-            # was made in inference mode
-            with torch.inference_mode(False), torch.enable_grad():
-                named = self._named(row, self.parameters.detach().clone())
+            # whatever the caller has switched on or off; of clones, since autograd takes no tensor
+            # that was made in inference mode
+            with torch.inference_mode(False), torch.enable_grad(), self._own_precision():
+                named = self._named(row, self.parameters[row].clone())
                 named = {name: part.requires_grad_() for name, part in named.items()}
                 points, targets = self._of(row, X).clone(), self._of(row, Y).clone()
                 error = self._output(row, named, points) - targets
                 loss = error.square().mean()
                 gradients = torch.autograd.grad(loss, list(named.values()))
-            places = self._named(row, self.parameters.grad)
+            places = self._named(row, self.parameters.grad[row])
             for place, gradient in zip(places.values(), gradients, strict=True):
                 place.copy_(gradient)
             losses.append(loss.detach())
@@ -97,8 +97,11 @@ class OneByOne:
     def _output(
         self, row: int, named: dict[str, torch.Tensor], points: torch.Tensor
     ) -> torch.Tensor:
-        with torch.autocast(points.device.type, enabled=False):
+        with self._own_precision():
             return functional_call(self.networks[row], named, (points,))
+
+    def _own_precision(self) -> Any:
+        return torch.autocast(self.parameters.device.type, enabled=False)
 
     def _of(self, row: int, sets: torch.Tensor) -> torch.Tensor:
         """The set of points, or targets, of a network."""

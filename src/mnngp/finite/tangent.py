@@ -9,10 +9,9 @@ matrices,
     Θ̂_l = (δ_l · δ_l') (s_w² h_{l-1} · h_{l-1}' + s_b²)
 
 and no gradient of a weight is ever stored. The maps of a convolution are used at every position:
-the gradient in their weights is the sum ``s_w Σ_p δ_l(p) h_{l-1}(window p)`` and is formed, for some
-maps at a time. In the parametrisation "ntk" s_w and s_b are the
-standard deviations of weights and biases; in "standard" both are one. As the width grows, the first
-tends to ``network.kernel("ntk")``.
+the gradient in their weights is the sum ``s_w Σ_p δ_l(p) h_{l-1}(window p)``, and is formed for
+some maps at a time. In the parametrisation "ntk" s_w and s_b are the standard deviations of weights
+and biases; in "standard" both are one. As the width grows, the first tends to ``network.kernel("ntk")``.
 
 *Descent.* On the loss ``½ Σ (f(x_i) - y_i)²`` a step of size η moves the parameters by ``-η`` times
 its gradient. Were the network linear in its parameters, with the tangent kernel Θ, its outputs
@@ -74,8 +73,7 @@ def tangent_kernel(network: FiniteNetwork, X: Any, Y: Any = None, *, output: int
     """
     if not isinstance(network, FiniteNetwork):
         raise InputError(
-            "network must be a MaxoutNetwork or a ConvMaxoutNetwork, got "
-            f"{type(network).__name__}"
+            f"network must be a MaxoutNetwork or a ConvMaxoutNetwork, got {type(network).__name__}"
         )
     if (
         isinstance(output, bool)
@@ -115,7 +113,10 @@ def _layers(
         # The outputs of different points do not share values: the gradient of their sum is each
         # one's own.
         deltas = torch.autograd.grad(values[-1][:, output].sum(), values)
-    return [(h.detach(), d.flatten(2) if d.ndim > 2 else d[..., None]) for h, d in zip(inputs, deltas, strict=True)]
+    return [
+        (h.detach(), d.flatten(2) if d.ndim > 2 else d[..., None])
+        for h, d in zip(inputs, deltas, strict=True)
+    ]
 
 
 def _of_layer(
