@@ -25,7 +25,7 @@ def as_group(networks: FiniteNetwork | Sequence[FiniteNetwork]) -> list[Any]:
     if (
         not group
         or not all(isinstance(network, FiniteNetwork) for network in group)
-        or any(network.traits != group[0].traits for network in group)
+        or any(network._traits != group[0]._traits for network in group)
     ):
         raise InputError(
             "networks must be a MaxoutNetwork or a sequence of them, at least one, or the same of "
@@ -81,7 +81,7 @@ def _check_plain(name: str, network: MaxoutNetwork) -> None:
 def _traits(network: FiniteNetwork) -> dict[str, Any]:
     weight = network.weights[0]
     return {
-        **{name: getattr(network, name) for name in network.traits},
+        **{name: getattr(network, name) for name in network._traits},
         "dtype": weight.dtype,
         "device": weight.device,
     }
@@ -156,7 +156,7 @@ def _data(name_x: str, X: Any, name_y: str, Y: Any, group: Sequence[FiniteNetwor
 
 def input_sets(name: str, value: Any, group: Sequence[FiniteNetwork]) -> torch.Tensor:
     """Sets of points (sets, points, inputs) for the networks."""
-    array = group[0].as_rows(name, real_array(name, value))
+    array = group[0]._as_rows(name, real_array(name, value))
     return point_sets(name, array, group[0].inputs, group)
 
 

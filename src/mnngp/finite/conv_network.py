@@ -76,7 +76,7 @@ class ConvMaxoutNetwork(FiniteNetwork):
 GlobalAvgPool() → Dense(0.65, 0.1)
     """
 
-    traits = ("channels", "layers", "image_shape", "outputs", "parametrization")
+    _traits = ("channels", "layers", "image_shape", "outputs", "parametrization")
 
     def __init__(
         self,
@@ -176,13 +176,13 @@ GlobalAvgPool() → Dense(0.65, 0.1)
         weight = weight.reshape(-1, *weight.shape[-3:])
         return functional.conv2d(_padded(X, place), weight, bias, stride=place.stride)
 
-    def windows(self, index: int, H: torch.Tensor) -> torch.Tensor:
+    def _windows(self, index: int, H: torch.Tensor) -> torch.Tensor:
         if index == len(self._convolutions):
-            return super().windows(index, H)
+            return super()._windows(index, H)
         place = self._convolutions[index]
         return functional.unfold(_padded(H, place), place.size, stride=place.stride)
 
-    def as_rows(self, name: str, array: Matrix) -> Matrix:
+    def _as_rows(self, name: str, array: Matrix) -> Matrix:
         for leading in (1, 2):
             if array.shape[leading:] in self._shapes:
                 return array.reshape(*array.shape[:leading], self.inputs)

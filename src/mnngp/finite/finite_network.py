@@ -29,7 +29,7 @@ class FiniteNetwork(torch.nn.Module):  # type: ignore[misc]
     """Affine maps with random weights, and what a network does between them."""
 
     # what networks must have in common to be trained together, beside dtype and device
-    traits: ClassVar[tuple[str, ...]]
+    _traits: ClassVar[tuple[str, ...]]
     inputs: int
     outputs: int
     parametrization: str
@@ -68,7 +68,7 @@ class FiniteNetwork(torch.nn.Module):  # type: ignore[misc]
         """What the output is an affine map of: a row for each point of ``X``."""
         return self._hidden(X, self._affine)
 
-    def traced(self, X: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    def _traced(self, X: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """What goes into each affine map and what comes out; the outputs come last."""
         inputs, values = [], []
 
@@ -96,16 +96,16 @@ class FiniteNetwork(torch.nn.Module):  # type: ignore[misc]
             return X * weight_std, bias * bias_std
         return X, bias
 
-    def windows(self, index: int, H: torch.Tensor) -> torch.Tensor:
+    def _windows(self, index: int, H: torch.Tensor) -> torch.Tensor:
         """What each window of an affine map sees of its input: (points, fan-in, windows)."""
         return H[..., None]
 
-    def as_rows(self, name: str, array: Matrix) -> Matrix:
+    def _as_rows(self, name: str, array: Matrix) -> Matrix:
         """Points, or sets of them, whose last axis has the ``inputs`` of one."""
         return array
 
     def extra_repr(self) -> str:
-        shown = {name: getattr(self, name) for name in self.traits} | self._given
+        shown = {name: getattr(self, name) for name in self._traits} | self._given
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
 
@@ -135,7 +135,7 @@ def tensor_like(array: Matrix, like: torch.Tensor) -> torch.Tensor:
 
 def input_tensor(name: str, value: Any, network: FiniteNetwork) -> torch.Tensor:
     """Points (points, inputs) as a tensor for the network."""
-    array = _validation.points(name, network.as_rows(name, real_array(name, value)))
+    array = _validation.points(name, network._as_rows(name, real_array(name, value)))
     if array.shape[1] != network.inputs:
         raise InputError(
             f"{name} must have {network.inputs} columns, as many as the network has "

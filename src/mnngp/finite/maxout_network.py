@@ -56,7 +56,7 @@ class MaxoutNetwork(FiniteNetwork):
     MaxoutKernel(depth=3, rank=4, weight_var=0.5, bias_var=0.1, kind='nngp')
     """
 
-    traits = ("width", "rank", "depth", "inputs", "outputs", "parametrization")
+    _traits = ("width", "rank", "depth", "inputs", "outputs", "parametrization")
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class OneByOne:
         """Numbers of a point in the largest layer of all that are computed at once."""
         network = self.networks[0]
         with torch.no_grad():
-            _, values = network.traced(network.weights[0].new_zeros(1, network.inputs))
+            _, values = network._traced(network.weights[0].new_zeros(1, network.inputs))
         return int(max(value.numel() for value in values))
 
     def _named(self, row: int, numbers: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -11,7 +11,8 @@ matrices,
 and no gradient of a weight is ever stored. The maps of a convolution are used at every position:
 the gradient in their weights is the sum ``s_w Σ_p δ_l(p) h_{l-1}(window p)``, and is formed for
 some maps at a time. In the parametrisation "ntk" s_w and s_b are the standard deviations of weights
-and biases; in "standard" both are one. As the width grows, the first tends to ``network.kernel("ntk")``.
+and biases; in "standard" both are one. As the width grows, the first tends to
+``network.kernel("ntk")``.
 
 *Descent.* On the loss ``½ Σ (f(x_i) - y_i)²`` a step of size η moves the parameters by ``-η`` times
 its gradient. Were the network linear in its parameters, with the tangent kernel Θ, its outputs
@@ -109,7 +110,7 @@ def _layers(
         torch.autocast(points.device.type, enabled=False),
     ):
         # a clone, since they may be the caller's own numbers
-        inputs, values = network.traced(points.clone().requires_grad_())
+        inputs, values = network._traced(points.clone().requires_grad_())
         # The outputs of different points do not share values: the gradient of their sum is each
         # one's own.
         deltas = torch.autograd.grad(values[-1][:, output].sum(), values)
@@ -130,7 +131,7 @@ def _of_layer(
     They are summed in double precision, a small matter beside the pass through the weights.
     """
     (h, delta), (other, deltas) = (
-        (network.windows(index, H).double(), d.double()) for H, d in (row, column)
+        (network._windows(index, H).double(), d.double()) for H, d in (row, column)
     )
     biases = delta.sum(2) @ deltas.sum(2).T
     if delta.shape[2] == 1:
