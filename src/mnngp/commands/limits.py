@@ -79,7 +79,7 @@ def converge(
     width: list[int] | None = typer.Option(
         None,
         help="Units of a hidden layer, or channels; may be repeated [default: 5, 50, 500, 2000, "
-        "5000; 4, 16, 64, 256 channels].",
+        "5000 units; 4, 16, 64, 256 channels].",
         min=1,
     ),
     readout: str | None = typer.Option(
@@ -90,7 +90,7 @@ def converge(
     networks: int | None = typer.Option(
         None,
         help="Networks of the largest width; smaller ones are up to 20 times as many. Tangent "
-        "kernels take at least 16, training at least 4 [default: 200, convolutional 50].",
+        "kernels take at least 16, training at least 4. [default: 200, convolutional 100]",
         min=2,
     ),
     weight_var: float | None = typer.Option(

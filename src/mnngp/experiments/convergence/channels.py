@@ -152,7 +152,7 @@ def image_study(
     ranks, depths, channels : sequences of int
         All combinations are drawn.
     stage, **settings
-        As for ``convergence_study``, but for ``draw`` and ``descent_up_to``; 50 networks of the
+        As for ``convergence_study``, but for ``draw`` and ``descent_up_to``; 100 networks of the
         largest number of channels by default.
 
     Examples
@@ -169,7 +169,7 @@ def image_study(
     wrong = sorted(settings.keys() & {"draw", "descent_up_to"})
     if wrong:
         raise InputError(f"{wrong[0]} is for dense networks, got {settings[wrong[0]]!r}")
-    chosen = Settings(**{"networks": 50, **settings})
+    chosen = Settings(**{"networks": 100, **settings})
     several_networks(chosen.networks)
     channels, tasks = sorted(channels), []
     X = load_digits().images[:3] / 8.0 - 1.0
@@ -190,5 +190,11 @@ def image_study(
         image_agreement: "covariances",
         image_tangent_agreement: "tangent kernels",
     }
-    rows = run_tasks(tasks, names, _validation.seed("seed", chosen.seed), stage)
+    seed, threads = _validation.seed("seed", chosen.seed), torch.get_num_threads()
+    # layers this small would keep several waiting for each other
+    torch.set_num_threads(1)
+    try:
+        rows = run_tasks(tasks, names, seed, stage)
+    finally:
+        torch.set_num_threads(threads)
     return Study(rows[image_agreement], rows[image_tangent_agreement], width="channels")
