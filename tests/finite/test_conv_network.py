@@ -123,7 +123,7 @@ def test_the_module_is_the_formula(layers, variances, X):
         4, layers, X.shape[1:], outputs=2, **variances, seed=1, dtype="float64"
     )
     found = network(torch.tensor(X)).detach().numpy()
-    np.testing.assert_allclose(found, plainly(network, X), rtol=0.0, atol=1e-12)  # measured: 4e-15
+    np.testing.assert_allclose(found, plainly(network, X), rtol=0.0, atol=1e-12)  # measured: 9e-16
     ntk = ConvMaxoutNetwork(
         4,
         layers,
@@ -224,7 +224,7 @@ def test_the_tangent_kernel_in_parts(monkeypatch):
 
 @pytest.mark.parametrize("name", ["rank 2", "rank 3, global", "circular, global", "strides"])
 def test_tangent_kernels_of_many_channels(name):
-    """The mean is within four standard errors of the analytic one, and a network near it."""
+    """The mean is within four standard errors of the analytic one (worst found: 1.9, and 1.5 %)."""
     layers, _ = CASES[name]
     kernel = NetworkKernel(layers, weight_var=0.8, kind="ntk", image_shape=(6, 5, 2))
     samples = np.stack(

@@ -134,7 +134,7 @@ def test_hooks_and_forwards_of_ones_own_are_trained():
 
 def test_descent_approaches_the_tangent_kernels_predictor():
     """With 1,000 channels a network goes where the linear model of the analytic kernel does
-    (measured: within 3 %, on a way ten times as long).
+    (measured: within 3 %, on a way more than ten times as long).
     """
     layers = [Conv(3), Maxout(2), Flatten()]
     network = ConvMaxoutNetwork(
