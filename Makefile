@@ -62,8 +62,9 @@ torch: $(VENV)/.dev  ## time the GPyTorch kernel beside BoTorch's, and training 
 	$(BIN)/python benchmarks/botorch_kernel.py
 	$(BIN)/python benchmarks/finite.py
 
-converge: $(VENV)/.dev  ## draw finite networks of growing width beside the Gaussian process: the picture of docs/convergence.md
+converge: $(VENV)/.dev  ## draw finite networks of growing width beside the Gaussian process: the pictures of docs/convergence.md
 	$(BIN)/mnngp converge --plot docs/figures/convergence.png
+	$(BIN)/mnngp converge --readout global --plot docs/figures/channels.png
 
 tabular: $(VENV)/.keel  ## compare with a forest and a tuned SVM on 49 tables (an hour and a half; goes on where it stopped)
 	$(BIN)/python benchmarks/tabular.py

@@ -44,6 +44,22 @@ def test_command(tmp_path):
     assert bare["covariances"][0]["score"] != found["covariances"][0]["score"]
 
 
+def test_convolutional_networks(tmp_path):
+    target = tmp_path / "channels.png"
+    result = run(*QUICK, "--readout", "flatten", "--plot", str(target))
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[1].startswith("rank depth channels networks")
+    assert len(lines[1]) == len(lines[2])
+    for words in ("falls like channels", "tangent kernel, rank 3, depth 1", str(target)):
+        assert words in result.output
+    assert "printed" not in result.output
+    assert target.read_bytes()[:4] == b"\x89PNG"
+    found = json.loads(run(*QUICK, "--readout", "global", "--descent-up-to", "0", "--json").stdout)
+    assert [row["width"] for row in found["covariances"]] == [5, 40]
+    assert [row["networks"] for row in found["covariances"]] == [160, 20]
+
+
 HUGE = (
     "--depth",
     "6",
@@ -107,6 +123,8 @@ def test_ctrl_c(monkeypatch):
         (("--rank", "0"), "Invalid value for '--rank'"),
         (("--bias-var", "-1"), "bias_var must be a finite number at least 0"),
         (("--weight-var", "nan"), "weight_var must be a finite number above 0"),
+        (("--readout", "max"), "readout must be one of 'flatten', 'global', got 'max'"),
+        (("--readout", "flatten", "--descent-up-to", "9"), "descent_up_to is for dense networks"),
         (("--plot", "/nonexistent/folder/x.png"), "does not exist"),
     ],
 )

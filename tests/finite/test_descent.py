@@ -99,12 +99,12 @@ def test_descent_refuses_bad_input():
         (
             [],
             (X, y, new),
-            "networks must be a MaxoutNetwork or a sequence of them, at least one, got",
+            "networks must be a MaxoutNetwork or a sequence of them, at least one, or",
         ),
         (
             [3],
             (X, y, new),
-            "networks must be a MaxoutNetwork or a sequence of them, at least one, got",
+            "networks must be a MaxoutNetwork or a sequence of them, at least one, or",
         ),
     ):
         with pytest.raises(InputError, match=message):

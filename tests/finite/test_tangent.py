@@ -41,7 +41,9 @@ def test_tangent_kernel_is_the_product_of_all_gradients(parametrization):
 
 
 def test_the_tangent_kernel_refuses_bad_input():
-    with pytest.raises(InputError, match="network must be a MaxoutNetwork, got int"):
+    with pytest.raises(
+        InputError, match="network must be a MaxoutNetwork or a ConvMaxoutNetwork, got int"
+    ):
         tangent_kernel(3, POINTS)
     with pytest.raises(InputError, match="output must be one of 0 to 0, got 1"):
         tangent_kernel(MaxoutNetwork(2, 2, 1, 4), POINTS, output=1)

@@ -10,7 +10,7 @@ import torch
 from mnngp.errors import InputError
 from mnngp.finite import History, MaxoutNetwork, Training, predict, tangent_kernel, train
 from mnngp.finite import training as module
-from mnngp.finite.stack import Stack
+from mnngp.finite.stack import Shape, Stack
 from tests.finite.common import BOTH, SHAPE, numbers, of_layers, plainly, some_data, some_networks
 
 
@@ -83,9 +83,7 @@ def test_memory_may_divide_them(monkeypatch, optimizer):
     training = Training(optimizer, 1e-2, 10, 16)
     whole, parts = some_networks(7), some_networks(7)
     expected, shares = train(whole, X, Y, training), []
-    monkeypatch.setattr(
-        module, "_MEMORY", 3 * 8 * (4 * module.Shape.of(parts[0]).parameters + 16 * 100)
-    )
+    monkeypatch.setattr(module, "_MEMORY", 3 * 8 * (4 * Shape.of(parts[0]).parameters + 16 * 100))
     counts = [some.stop - some.start for some, _ in module._parts(parts, 16, 1)]
     assert counts == [2, 2, 3]
     found = train(parts, X, Y, training, progress=shares.append)

@@ -78,13 +78,19 @@ def converge(
     ),
     width: list[int] | None = typer.Option(
         None,
-        help="Units of a hidden layer; may be repeated [default: 5, 50, 500, 2000, 5000].",
+        help="Units of a hidden layer, or channels; may be repeated [default: 5, 50, 500, 2000, "
+        "5000 units; 4, 16, 64, 256 channels].",
         min=1,
     ),
-    networks: int = typer.Option(
-        200,
+    readout: str | None = typer.Option(
+        None,
+        help="Convolutional networks on images of 8 × 8 pixels, with this readout: global (the "
+        "mean over positions) or flatten. Nothing is trained.",
+    ),
+    networks: int | None = typer.Option(
+        None,
         help="Networks of the largest width; smaller ones are up to 20 times as many. Tangent "
-        "kernels take at least 16, training at least 4.",
+        "kernels take at least 16, training at least 4. [default: 200, convolutional 100]",
         min=2,
     ),
     weight_var: float | None = typer.Option(
@@ -119,22 +125,23 @@ def converge(
     from mnngp.finite import require_torch
 
     require_torch()
-    from mnngp.experiments.convergence.study import convergence_study
+    from mnngp.experiments.convergence import channels, study
 
-    chosen = {"ranks": rank, "depths": depth, "widths": width}
+    chosen: dict[str, Any] = {"ranks": rank, "depths": depth, "networks": networks}
+    options: dict[str, Any] = {"weight_var": weight_var, "bias_var": bias_var}
+    options |= {"tangent_up_to": tangent_up_to}
+    if readout is None:
+        run: Any = study.convergence_study
+        chosen |= {"widths": width, "descent_up_to": descent_up_to}
+        options |= {"draw": "weights" if all_weights else "values"}
+    else:
+        run = channels.image_study
+        # all weights are drawn anyhow; what is to be trained is refused there
+        chosen |= {"readout": readout, "channels": width, "descent_up_to": descent_up_to or None}
+    options |= {name: value for name, value in chosen.items() if value is not None and value != []}
     try:
         with progress.bar("networks") as stage:
-            found = convergence_study(
-                **{name: values for name, values in chosen.items() if values},
-                networks=networks,
-                weight_var=weight_var,
-                bias_var=bias_var,
-                draw="weights" if all_weights else "values",
-                tangent_up_to=tangent_up_to,
-                descent_up_to=descent_up_to,
-                seed=seed,
-                stage=stage,
-            )
+            found = run(**options, seed=seed, stage=stage)
     except KeyboardInterrupt:
         typer.echo("stopped; nothing is kept", err=True)
         raise typer.Exit(130) from None
@@ -181,18 +188,29 @@ def _fit(value: float, width: int, form: str) -> str:
 
 def _print(found: Study) -> None:
     """The tables of covariances, tangent kernels and training, and the exponents."""
+    wide = max(6, len(found.width))
 
     def lines(rows: list[Any], title: str, names: str, *columns: tuple[str, int, str]) -> None:
         if rows:
-            typer.echo(f"{title}\nrank depth  width networks {names}")
+            typer.echo(f"{title}\nrank depth {found.width:>{wide}} networks {names}")
         for row in rows:
-            shape = f"{row.rank:>4} {row.depth:>5} {row.width:>6} {row.networks:>8}"
+            shape = f"{row.rank:>4} {row.depth:>5} {row.width:>{wide}} {row.networks:>8}"
             cells = (_fit(getattr(row, name), width, form) for name, width, form in columns)
             typer.echo(" ".join([shape, *cells]))
 
     error, score = ("error", 8, ".2%"), ("score", 7, ".1f")
+    dense = all(hasattr(row, "printed_score") for row in found.covariances)
+    if not dense:
+        lines(
+            list(found.covariances),
+            "Covariances of the outputs (score: largest error in standard errors)",
+            "   error   score           one network²",
+            error,
+            score,
+            ("squared_error", 22, ".2e"),
+        )
     lines(
-        found.covariances,
+        list(found.covariances) if dense else [],
         "Covariances of the outputs (score: largest error in standard errors; printed: for "
         "eq. (20) as printed)",
         "   error   score  printed  one network²  kurtosis     exact",
@@ -204,7 +222,7 @@ def _print(found: Study) -> None:
         ("exact_kurtosis", 9, ".2e"),
     )
     lines(
-        found.tangents,
+        list(found.tangents),
         "\nTangent kernels against the analytic one",
         "   error   score           one network²",
         error,
@@ -212,7 +230,7 @@ def _print(found: Study) -> None:
         ("squared_error", 22, ".2e"),
     )
     lines(
-        found.descents,
+        list(found.descents),
         "\nTrained by gradient descent, against what the analytic tangent kernel "
         "predicts from the same start",
         "                         one network²",
@@ -220,6 +238,6 @@ def _print(found: Study) -> None:
     )
     exponents = list(found.exponents())
     if exponents:
-        typer.echo("\nThe squared error of one network falls like width to the power of")
+        typer.echo(f"\nThe squared error of one network falls like {found.width} to the power of")
     for name, rank, depth, exponent, std in exponents:
         typer.echo(f"  {exponent:6.3f} ± {std:.3f}   {name}, rank {rank}, depth {depth}")

@@ -12,12 +12,14 @@ from mnngp.errors import MissingExtraError
 from mnngp.finite.schedule import Training
 
 if TYPE_CHECKING:
+    from mnngp.finite.conv_network import ConvMaxoutNetwork
     from mnngp.finite.maxout_network import MaxoutNetwork
     from mnngp.finite.sampling import Draws, draw_values, draw_weights
     from mnngp.finite.tangent import gradient_descent, tangent_kernel
     from mnngp.finite.training import History, predict, train
 
 __all__ = [
+    "ConvMaxoutNetwork",
     "Draws",
     "History",
     "MaxoutNetwork",
@@ -34,7 +36,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in __all__:
         require_torch()
-        for home in ("maxout_network", "sampling", "training", "tangent"):
+        for home in ("maxout_network", "conv_network", "sampling", "training", "tangent"):
             module = importlib.import_module(f"mnngp.finite.{home}")
             if hasattr(module, name):
                 return getattr(module, name)

@@ -9,7 +9,8 @@ import torch
 
 from mnngp import _validation
 from mnngp.errors import InputError
-from mnngp.finite.maxout_network import MaxoutNetwork, real_array, tensor_like
+from mnngp.finite.finite_network import FiniteNetwork, real_array, tensor_like
+from mnngp.finite.maxout_network import MaxoutNetwork
 from mnngp.finite.schedule import Training
 from mnngp.finite.stack import Shape
 
@@ -18,18 +19,23 @@ Data = tuple[torch.Tensor, torch.Tensor]
 _DTYPES = (torch.float16, torch.float32, torch.float64)  # those that NumPy has, too
 
 
-def as_group(networks: MaxoutNetwork | Sequence[MaxoutNetwork]) -> list[MaxoutNetwork]:
+def as_group(networks: FiniteNetwork | Sequence[FiniteNetwork]) -> list[Any]:
     """The networks, if they can be computed as one."""
     group = list(networks) if isinstance(networks, Iterable) else [networks]
-    if not group or not all(isinstance(network, MaxoutNetwork) for network in group):
+    if (
+        not group
+        or not all(isinstance(network, FiniteNetwork) for network in group)
+        or any(network._traits != group[0]._traits for network in group)
+    ):
         raise InputError(
-            "networks must be a MaxoutNetwork or a sequence of them, at least one, "
-            f"got {networks!r}"
+            "networks must be a MaxoutNetwork or a sequence of them, at least one, or the same of "
+            f"ConvMaxoutNetwork, got {networks!r}"
         )
     if len({id(network) for network in group}) < len(group):
         raise InputError("networks must be different ones: the same is there twice")
     for number, network in enumerate(group):
-        _check_plain(f"networks[{number}]", network)
+        if isinstance(network, MaxoutNetwork):
+            _check_plain(f"networks[{number}]", network)
     first = _traits(group[0])
     if first["dtype"] not in _DTYPES:
         raise InputError(
@@ -53,7 +59,7 @@ def _check_plain(name: str, network: MaxoutNetwork) -> None:
     sizes = [rows * columns for rows, columns in maps] + [rows for rows, _ in maps]
     own = any(
         getattr(getattr(network, name), "__func__", None) is not getattr(MaxoutNetwork, name)
-        for name in ("forward", "hidden", "_affine")
+        for name in ("forward", "hidden", "_hidden", "_affine")
     )
     derived = any(not isinstance(part, torch.nn.Parameter) for part in parts)
     changed = [part.numel() for part in parts] != sizes
@@ -72,17 +78,17 @@ def _check_plain(name: str, network: MaxoutNetwork) -> None:
             )
 
 
-def _traits(network: MaxoutNetwork) -> dict[str, Any]:
-    names = ("width", "rank", "depth", "inputs", "outputs", "parametrization")
+def _traits(network: FiniteNetwork) -> dict[str, Any]:
     weight = network.weights[0]
-    return {name: getattr(network, name) for name in names} | {
+    return {
+        **{name: getattr(network, name) for name in network._traits},
         "dtype": weight.dtype,
         "device": weight.device,
     }
 
 
 def training_data(
-    group: Sequence[MaxoutNetwork],
+    group: Sequence[FiniteNetwork],
     X: Any,
     Y: Any,
     training: Training,
@@ -129,7 +135,7 @@ def training_data(
     return data, other
 
 
-def _data(name_x: str, X: Any, name_y: str, Y: Any, group: Sequence[MaxoutNetwork]) -> Data:
+def _data(name_x: str, X: Any, name_y: str, Y: Any, group: Sequence[FiniteNetwork]) -> Data:
     outputs, Y = group[0].outputs, real_array(name_y, Y)
     if Y.ndim == 1 and outputs == 1:
         Y = Y[:, None]
@@ -138,7 +144,7 @@ def _data(name_x: str, X: Any, name_y: str, Y: Any, group: Sequence[MaxoutNetwor
             f"{name_y} must have 2 dimensions (points, outputs), such as one-hot rows "
             f"np.eye({outputs})[labels] - 0.1, got shape {Y.shape}"
         )
-    points = point_sets(name_x, X, group[0].inputs, group)
+    points = input_sets(name_x, X, group)
     targets = point_sets(name_y, Y, outputs, group)
     if points.shape[:2] != targets.shape[:2]:
         expected, got = tuple(points.shape[:2]), tuple(targets.shape[:2])
@@ -148,7 +154,13 @@ def _data(name_x: str, X: Any, name_y: str, Y: Any, group: Sequence[MaxoutNetwor
     return points, targets
 
 
-def point_sets(name: str, value: Any, columns: int, group: Sequence[MaxoutNetwork]) -> torch.Tensor:
+def input_sets(name: str, value: Any, group: Sequence[FiniteNetwork]) -> torch.Tensor:
+    """Sets of points (sets, points, inputs) for the networks."""
+    array = group[0]._as_rows(name, real_array(name, value))
+    return point_sets(name, array, group[0].inputs, group)
+
+
+def point_sets(name: str, value: Any, columns: int, group: Sequence[FiniteNetwork]) -> torch.Tensor:
     """Sets of points (sets, points, columns) for the networks."""
     array = real_array(name, value)
     sets = array.shape[0] if array.ndim == 3 else 1

@@ -5,15 +5,9 @@ before (eqs. 1 and 2):
 
     h_l = max_{i ≤ q} (W_{l,i} h_{l-1} + b_{l,i}),        f = W h_L + b
 
-*Initialisation.* The infinite-width one draws the weights of a map with the variance
-``weight_var / fan_in`` and its biases with ``bias_var``: as ``width → ∞`` the network becomes the
-Gaussian process whose kernel ``MaxoutKernel`` has. The paper's own experiments with finite networks
-give the standard deviations themselves, ``weight_std`` and ``bias_std``, whatever the fan-in.
-
-*Parametrisation.* "standard" has those weights as its parameters. "ntk" has numbers of unit
-variance, and multiplies them by their standard deviations in the forward pass: the same function at
-the start, but one whose gradient descent has a limit, in which the tangent kernel
-``MaxoutKernel(kind="ntk")`` rules.
+*Initialisation.* That of infinite width (``finite_network``); or that of the paper's own
+experiments with finite networks, which give the standard deviations themselves, ``weight_std`` and
+``bias_std``, whatever the fan-in.
 """
 
 from __future__ import annotations
@@ -24,14 +18,12 @@ import numpy as np
 import torch
 
 from mnngp import _validation
-from mnngp._typing import Matrix
 from mnngp.errors import InputError
+from mnngp.finite.finite_network import Affine, FiniteNetwork, infinite_width, plain
 from mnngp.kernels import MaxoutKernel
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
-
-class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
+class MaxoutNetwork(FiniteNetwork):
     """A fully connected network of ``depth`` hidden layers of maxout units.
 
     Parameters
@@ -64,6 +56,8 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
     MaxoutKernel(depth=3, rank=4, weight_var=0.5, bias_var=0.1, kind='nngp')
     """
 
+    _traits = ("width", "rank", "depth", "inputs", "outputs", "parametrization")
+
     def __init__(
         self,
         width: int,
@@ -85,27 +79,13 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         shape = {"width": width, "rank": rank, "depth": depth, "inputs": inputs, "outputs": outputs}
         for name, value in shape.items():
             setattr(self, name, _validation.positive_int(name, value))
-        self.parametrization = _validation.one_of(
-            "parametrization", parametrization, ("standard", "ntk")
-        )
-        kind = torch_dtype(dtype)
         fan_ins = [inputs, *[width] * depth]
         given = {"weight_var": weight_var, "bias_var": bias_var}
         given |= {"weight_std": weight_std, "bias_std": bias_std}
         self.deviations, self._given = _deviations(fan_ins, given)
-        if seed is None:
-            seed = int(torch.randint(2**63 - 1, (), device="cpu"))
-        # of the CPU, so that a seed means the same everywhere
-        generator = torch.Generator().manual_seed(_validation.seed("seed", seed))
-        self.weights, self.biases = torch.nn.ParameterList(), torch.nn.ParameterList()
-        for index, (fan_in, deviation) in enumerate(zip(fan_ins, self.deviations, strict=True)):
-            maps = (rank, width) if index < depth else (outputs,)
-            scale = (1.0, 1.0) if parametrization == "ntk" else deviation
-            sizes = ((*maps, fan_in), maps)
-            for of, size, std in zip((self.weights, self.biases), sizes, scale, strict=True):
-                numbers = torch.empty(size, dtype=kind, device="cpu")
-                numbers.normal_(generator=generator).mul_(std)
-                of.append(torch.nn.Parameter(numbers.to(device)))
+        maps = [*[(rank, width)] * depth, (outputs,)]
+        sizes = [((*size, fan_in), size) for size, fan_in in zip(maps, fan_ins, strict=True)]
+        self._draw(sizes, parametrization, seed, dtype, device)
 
     @classmethod
     def of_kernel(cls, kernel: MaxoutKernel, width: int, inputs: int, seed: int) -> MaxoutNetwork:
@@ -114,24 +94,14 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         options |= {"parametrization": "ntk", "seed": seed}
         return cls(width, kernel.rank, kernel.depth, inputs, **options)
 
-    def forward(self, X: torch.Tensor) -> torch.Tensor:
-        """The outputs for the rows of ``X``."""
-        return self._affine(self.depth, self.hidden(X))
-
-    def hidden(self, X: torch.Tensor) -> torch.Tensor:
-        """The units of the last hidden layer, ``h_L``."""
+    def _hidden(self, X: torch.Tensor, affine: Affine) -> torch.Tensor:
         for index in range(self.depth):
-            X = self._affine(index, X).unflatten(-1, (self.rank, self.width)).amax(-2)
+            X = affine(index, X).unflatten(-1, (self.rank, self.width)).amax(-2)
         return X
 
     def _affine(self, index: int, X: torch.Tensor) -> torch.Tensor:
-        """All affine maps of a layer, one after the other in the last axis."""
-        weight, bias = self.weights[index], self.biases[index]
-        weight, bias = weight.reshape(-1, weight.shape[-1]), bias.reshape(-1)
-        if self.parametrization == "ntk":
-            weight_std, bias_std = self.deviations[index]
-            X, bias = X * weight_std, bias * bias_std
-        return torch.nn.functional.linear(X, weight, bias)
+        (X, bias), weight = self._scaled(index, X), self.weights[index]
+        return torch.nn.functional.linear(X, weight.reshape(-1, weight.shape[-1]), bias)
 
     def kernel(self, kind: str = "nngp") -> MaxoutKernel:
         """The kernel that belongs to the initialisation: exact in the limit of infinite width.
@@ -144,59 +114,15 @@ class MaxoutNetwork(torch.nn.Module):  # type: ignore[misc]
         weights, biases = _one_if_equal(weight_var * fan_ins), _one_if_equal(bias_var)
         return MaxoutKernel(self.depth, self.rank, weight_var=weights, bias_var=biases, kind=kind)
 
-    def extra_repr(self) -> str:
-        names = ("width", "rank", "depth", "inputs", "outputs", "parametrization")
-        shown = {name: getattr(self, name) for name in names} | self._given
-        return ", ".join(f"{name}={value!r}" for name, value in shown.items())
-
-
-def torch_dtype(dtype: object) -> torch.dtype:
-    """The dtype of that name, or that dtype itself, if networks can have it."""
-    if isinstance(dtype, torch.dtype) and dtype in DTYPES.values():
-        return dtype
-    return DTYPES[_validation.one_of("dtype", dtype, tuple(DTYPES))]
-
-
-def real_array(name: str, value: Any) -> Matrix:
-    """Return a tensor, or what NumPy makes an array of, as a numeric array."""
-    if isinstance(value, torch.Tensor):
-        value = value.detach().cpu()
-        # NumPy has no bfloat16
-        value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-    return _validation.real_array(name, value)
-
-
-def tensor_like(array: Matrix, like: torch.Tensor) -> torch.Tensor:
-    """An array of any layout as a tensor, with the dtype and the device of ``like``."""
-    # PyTorch refuses negative strides and other machines' numbers, and warns of arrays that cannot
-    # be written to.
-    kind = np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
-    return torch.from_numpy(np.require(array, kind, ["C", "W"])).to(like)
-
-
-def input_tensor(name: str, value: Any, network: MaxoutNetwork) -> torch.Tensor:
-    """Points (points, inputs) as a tensor for the network."""
-    array = _validation.points(name, real_array(name, value))
-    if array.shape[1] != network.inputs:
-        raise InputError(
-            f"{name} must have {network.inputs} columns, as many as the network has "
-            f"inputs, got shape {array.shape}"
-        )
-    return tensor_like(array, network.weights[0].detach())
-
 
 def _deviations(
     fan_ins: list[int], given: dict[str, Any]
 ) -> tuple[list[tuple[float, float]], dict[str, Any]]:
     """Standard deviations of the weights and biases of each map, and what says so."""
     if given["weight_std"] is None and given["bias_std"] is None:
-        count = len(fan_ins)
         weight_var = 1.0 if given["weight_var"] is None else given["weight_var"]
         bias_var = 0.1 if given["bias_var"] is None else given["bias_var"]
-        weights = _validation.variances("weight_var", weight_var, count, zero=False) / fan_ins
-        biases = _validation.variances("bias_var", bias_var, count, zero=True)
-        pairs = list(zip(np.sqrt(weights).tolist(), np.sqrt(biases).tolist(), strict=True))
-        return pairs, _plain(weight_var=weight_var, bias_var=bias_var)
+        return infinite_width(fan_ins, weight_var, bias_var)
     if given["weight_var"] is not None or given["bias_var"] is not None:
         raise InputError(
             "variances (weight_var, bias_var: over fan-in) and standard deviations (weight_std, "
@@ -210,11 +136,7 @@ def _deviations(
     weight_std = _validation.real("weight_std", given["weight_std"], low=0.0, strict=True)
     bias_std = _validation.real("bias_std", given["bias_std"] or 0.0, low=0.0)
     pairs = [(weight_std, bias_std)] * len(fan_ins)
-    return pairs, _plain(weight_std=weight_std, bias_std=bias_std)
-
-
-def _plain(**values: Any) -> dict[str, Any]:
-    return {name: np.asarray(value, dtype=np.float64).tolist() for name, value in values.items()}
+    return pairs, plain(weight_std=weight_std, bias_std=bias_std)
 
 
 def _one_if_equal(values: Any) -> Any:

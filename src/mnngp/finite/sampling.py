@@ -31,7 +31,7 @@ from mnngp import _validation
 from mnngp._system.progress import Done
 from mnngp._typing import Vector
 from mnngp.errors import InputError
-from mnngp.finite.maxout_network import real_array, torch_dtype
+from mnngp.finite.finite_network import real_array, torch_dtype
 from mnngp.kernels import MaxoutKernel
 
 BLOCK = 2**21  # numbers that are held at a time: some megabytes

@@ -85,6 +85,18 @@ class Stack:
             pairs = like.new_tensor([network.deviations for network in networks])
             self.deviations = list(pairs.permute(1, 2, 0)[..., None, None])
 
+    @staticmethod
+    def numbers(network: MaxoutNetwork, points: int) -> int:
+        """How many of them a network takes in training, on so many points at a time."""
+        shape = Shape.of(network)
+        # 4: the gradient and Adam's two moments
+        return 4 * shape.parameters + shape.activations(points)
+
+    @property
+    def widest(self) -> int:
+        """Numbers of a point in the largest layer of all that are computed at once."""
+        return self.count * max(rows for rows, _ in self.shape.maps)
+
     def _hold(self, parameters: torch.Tensor) -> None:
         """These are the parameters of all networks; there are no gradient and no buffers yet."""
         self.parameters = parameters

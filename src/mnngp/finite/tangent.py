@@ -8,9 +8,11 @@ matrices,
 
     Θ̂_l = (δ_l · δ_l') (s_w² h_{l-1} · h_{l-1}' + s_b²)
 
-and no gradient of a weight is ever stored. In the parametrisation "ntk" s_w and s_b are the
-standard deviations of weights and biases; in "standard" both are one. As the width grows, the first
-tends to ``MaxoutKernel(kind="ntk")``.
+and no gradient of a weight is ever stored. The maps of a convolution are used at every position:
+the gradient in their weights is the sum ``s_w Σ_p δ_l(p) h_{l-1}(window p)``, and is formed for
+some maps at a time. In the parametrisation "ntk" s_w and s_b are the standard deviations of weights
+and biases; in "standard" both are one. As the width grows, the first tends to
+``network.kernel("ntk")``.
 
 *Descent.* On the loss ``½ Σ (f(x_i) - y_i)²`` a step of size η moves the parameters by ``-η`` times
 its gradient. Were the network linear in its parameters, with the tangent kernel Θ, its outputs
@@ -37,20 +39,22 @@ from mnngp import _validation
 from mnngp._typing import Vector
 from mnngp.errors import InputError
 from mnngp.finite.checks import as_group
-from mnngp.finite.maxout_network import MaxoutNetwork, input_tensor, real_array
+from mnngp.finite.finite_network import FiniteNetwork, input_tensor, real_array
 from mnngp.finite.schedule import Training
 from mnngp.finite.training import predict, train
 from mnngp.kernels import MaxoutKernel
 
+_BLOCK = 2**23  # gradients in weights that are held at a time
 
-def tangent_kernel(network: MaxoutNetwork, X: Any, Y: Any = None, *, output: int = 0) -> Vector:
+
+def tangent_kernel(network: FiniteNetwork, X: Any, Y: Any = None, *, output: int = 0) -> Vector:
     """The tangent kernel of a network as it is now, between the rows of ``X`` and those of ``Y``.
 
     Parameters
     ----------
-    network : MaxoutNetwork
+    network : MaxoutNetwork or ConvMaxoutNetwork
         At its initialisation or after any training.
-    X, Y : arrays of shape (n, inputs), (m, inputs)
+    X, Y : arrays of shape (n, inputs), (m, inputs), or images
         ``Y`` is ``X`` by default.
     output : int
         Of which output; between two different ones the kernel vanishes in the limit.
@@ -68,8 +72,10 @@ def tangent_kernel(network: MaxoutNetwork, X: Any, Y: Any = None, *, output: int
     >>> print(np.abs(tangent_kernel(network, X) / network.kernel("ntk")(X) - 1.0).max() < 0.1)
     True
     """
-    if not isinstance(network, MaxoutNetwork):
-        raise InputError(f"network must be a MaxoutNetwork, got {type(network).__name__}")
+    if not isinstance(network, FiniteNetwork):
+        raise InputError(
+            f"network must be a MaxoutNetwork or a ConvMaxoutNetwork, got {type(network).__name__}"
+        )
     if (
         isinstance(output, bool)
         or not isinstance(output, int | np.integer)
@@ -79,11 +85,12 @@ def tangent_kernel(network: MaxoutNetwork, X: Any, Y: Any = None, *, output: int
     rows = _layers(network, input_tensor("X", X, network), output)
     columns = rows if Y is None else _layers(network, input_tensor("Y", Y, network), output)
     total = np.zeros((len(rows[0][0]), len(columns[0][0])))
-    for index, ((hidden, delta), (others, deltas)) in enumerate(zip(rows, columns, strict=True)):
+    for index, (row, column) in enumerate(zip(rows, columns, strict=True)):
         weight_std, bias_std = (
             network.deviations[index] if network.parametrization == "ntk" else (1.0, 1.0)
         )
-        total += (delta @ deltas.T) * (weight_std**2 * (hidden @ others.T) + bias_std**2)
+        weights, biases = _of_layer(network, index, row, column)
+        total += weight_std**2 * weights + bias_std**2 * biases
     return total
 
 
@@ -92,34 +99,53 @@ def analytic(kernel: MaxoutKernel) -> MaxoutKernel:
     return type(kernel)(**{**kernel.get_params(), "kind": "ntk"})
 
 
-def _layers(network: MaxoutNetwork, points: torch.Tensor, output: int) -> list[tuple[Any, Any]]:
+def _layers(
+    network: FiniteNetwork, points: torch.Tensor, output: int
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """The inputs ``h_{l-1}`` and the output's gradient ``δ_l`` of each map: a row a point."""
-    inputs, values = [], []
     # A gradient is taken here whatever the caller has switched off, in the network's own precision.
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast(points.device.type, enabled=False),
     ):
-        hidden = points.clone()  # which may be the caller's own numbers
-        for index in range(network.depth + 1):
-            inputs.append(hidden)
-            values.append(network._affine(index, hidden.requires_grad_()))
-            if index < network.depth:
-                hidden = values[-1].unflatten(-1, (network.rank, network.width)).amax(-2)
+        # a clone, since they may be the caller's own numbers
+        inputs, values = network._traced(points.clone().requires_grad_())
         # The outputs of different points do not share values: the gradient of their sum is each
         # one's own.
         deltas = torch.autograd.grad(values[-1][:, output].sum(), values)
-    # Their products are summed in double precision, a small matter beside the pass through the
-    # weights.
     return [
-        (h.detach().double().cpu().numpy(), d.double().cpu().numpy())
+        (h.detach(), d.flatten(2) if d.ndim > 2 else d[..., None])
         for h, d in zip(inputs, deltas, strict=True)
     ]
 
 
+def _of_layer(
+    network: FiniteNetwork,
+    index: int,
+    row: tuple[torch.Tensor, torch.Tensor],
+    column: tuple[torch.Tensor, torch.Tensor],
+) -> tuple[Vector, Vector]:
+    """A layer's products of gradients in weights and in biases, for standard deviations of one.
+
+    They are summed in double precision, a small matter beside the pass through the weights.
+    """
+    (h, delta), (other, deltas) = (
+        (network._windows(index, H).double(), d.double()) for H, d in (row, column)
+    )
+    biases = delta.sum(2) @ deltas.sum(2).T
+    if delta.shape[2] == 1:
+        weights = biases * (h.flatten(1) @ other.flatten(1).T)
+    else:
+        weights = torch.zeros_like(biases)
+        some = max(1, _BLOCK // ((len(h) + len(other)) * h.shape[1]))
+        for ours, theirs in zip(delta.split(some, 1), deltas.split(some, 1), strict=True):
+            weights += (ours @ h.mT).flatten(1) @ (theirs @ other.mT).flatten(1).T
+    return weights.cpu().numpy(), biases.cpu().numpy()
+
+
 def gradient_descent(
-    networks: MaxoutNetwork | Sequence[MaxoutNetwork],
+    networks: FiniteNetwork | Sequence[FiniteNetwork],
     X: Any,
     y: Any,
     *,
@@ -131,7 +157,7 @@ def gradient_descent(
 
     Parameters
     ----------
-    networks : MaxoutNetwork, or a sequence of them
+    networks : MaxoutNetwork or ConvMaxoutNetwork, or a sequence of them
         With one output. For a limit of infinite width their ``parametrization`` is "ntk".
     X, y : arrays of shape (n, inputs), (n,)
         What they learn.
@@ -150,6 +176,7 @@ def gradient_descent(
     Examples
     --------
     >>> import numpy as np
+    >>> from mnngp.finite import MaxoutNetwork
     >>> networks = [MaxoutNetwork(100, 2, 1, 1, parametrization="ntk", seed=k) for k in range(3)]
     >>> X, y = np.array([[-1.0], [1.0]]), np.array([0.0, 1.0])
     >>> found = gradient_descent(networks, X, y, step=0.2, record=[100], new=X)

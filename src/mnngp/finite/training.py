@@ -3,6 +3,7 @@
 Networks of one shape are trained as one ``Stack``: they see the same batches, and what an optimiser
 does to a parameter depends on that parameter alone, so each goes its own way as if it were by
 itself. For small networks that saves nearly all the time, which goes into starting operations.
+Convolutional networks are computed one by one, and stepped as one.
 
 *Loss.* The squared error, averaged over points and outputs; that of an epoch is averaged over its
 batches, each as it was before its step.
@@ -27,10 +28,12 @@ import torch
 from mnngp import _validation
 from mnngp._system.progress import Done
 from mnngp._typing import Matrix
-from mnngp.finite.checks import Data, as_group, point_sets, training_data
+from mnngp.finite.checks import Data, as_group, input_sets, training_data
+from mnngp.finite.finite_network import FiniteNetwork
 from mnngp.finite.maxout_network import MaxoutNetwork
+from mnngp.finite.one_by_one import OneByOne
 from mnngp.finite.schedule import Training
-from mnngp.finite.stack import Shape, Stack
+from mnngp.finite.stack import Stack
 
 # bytes for networks that are trained at once, beside the data; more networks are trained part by
 # part
@@ -69,7 +72,7 @@ class History:
 
 
 def train(
-    networks: MaxoutNetwork | Sequence[MaxoutNetwork],
+    networks: FiniteNetwork | Sequence[FiniteNetwork],
     X: Any,
     Y: Any,
     training: Training = Training(),  # noqa: B008  (it cannot be changed)
@@ -82,14 +85,16 @@ def train(
 
     Parameters
     ----------
-    networks : MaxoutNetwork, or a sequence of them
-        Of one width, rank, depth, number of inputs and outputs, parametrisation, dtype and device;
-        they may differ in their initialisation. All of their parameters are trained. More than fit
-        into 2 GB are trained part by part.
+    networks : MaxoutNetwork or ConvMaxoutNetwork, or a sequence of them
+        Of one width, rank, depth, number of inputs and outputs, parametrisation, dtype and device
+        (convolutional ones of the same channels, layers and image shape); they may differ in their
+        initialisation. All of their parameters are trained. More than fit into 2 GB are trained
+        part by part.
     X, Y : arrays or tensors (points, inputs), (points, outputs)
         Shared by all networks; with one output Y may be (points,). Or (sets, points, inputs),
         (sets, points, outputs): several sets of points, each for an equal part of the networks, the
-        first for the first of them and so on.
+        first for the first of them and so on. Of convolutional networks points are images, or rows
+        of their pixels.
     training : Training
         Optimiser, learning rate, epochs, batches, early stopping; the default is the paper's.
     validation : pair of arrays or tensors, optional
@@ -130,13 +135,13 @@ def train(
 
 
 def predict(
-    networks: MaxoutNetwork | Sequence[MaxoutNetwork], X: Any, batch_size: int | None = None
+    networks: FiniteNetwork | Sequence[FiniteNetwork], X: Any, batch_size: int | None = None
 ) -> Matrix:
     """The outputs of networks of one shape.
 
     Parameters
     ----------
-    networks : MaxoutNetwork, or a sequence of them
+    networks : MaxoutNetwork or ConvMaxoutNetwork, or a sequence of them
         As in ``train``.
     X : array or tensor (points, inputs), or (sets, points, inputs)
         As in ``train``.
@@ -148,29 +153,29 @@ def predict(
     array (networks, points, outputs); for a single network (points, outputs)
     """
     group = as_group(networks)
-    points = point_sets("X", X, group[0].inputs, group)
+    points = input_sets("X", X, group)
     if batch_size is not None:
         batch_size = _validation.positive_int("batch_size", batch_size)
     with torch.no_grad():
         parts = _parts(group, 1, len(points))
         result = np.concatenate(
-            [_outputs(Stack(group[some]), points[sets], batch_size) for some, sets in parts]
+            [_outputs(_stacked(group[some]), points[sets], batch_size) for some, sets in parts]
         )
-    return result[0] if isinstance(networks, MaxoutNetwork) else result
+    return result[0] if isinstance(networks, FiniteNetwork) else result
 
 
 class _Run:
     """The training of networks that fit into memory together."""
 
     def __init__(
-        self, networks: Sequence[MaxoutNetwork], data: Data, training: Training, judge: Data | None
+        self, networks: Sequence[FiniteNetwork], data: Data, training: Training, judge: Data | None
     ) -> None:
         self.networks, self.data, self.training, self.judge = networks, data, training, judge
         self.histories = [History() for _ in networks]
         self.best = [float("inf")] * len(networks)  # validation losses
         self.rows = list(range(len(networks)))  # which networks the stack has
         self.going = set(self.rows)  # which of them are not finished
-        self.stack = Stack(networks)
+        self.stack = _stacked(networks)
         self.flushed = _denormals_are_zero()
         self._optimise({})
 
@@ -299,22 +304,28 @@ def _batches(data: Data, size: int, generator: torch.Generator) -> Iterator[Data
         yield X[:, chosen], Y[:, chosen]
 
 
-def _outputs(stack: Stack, X: torch.Tensor, batch_size: int | None) -> Matrix:
+def _kind(network: FiniteNetwork) -> Any:
+    return Stack if isinstance(network, MaxoutNetwork) else OneByOne
+
+
+def _stacked(networks: Sequence[FiniteNetwork]) -> Any:
+    """The networks as one."""
+    return _kind(networks[0])(networks)
+
+
+def _outputs(stack: Stack | OneByOne, X: torch.Tensor, batch_size: int | None) -> Matrix:
     """(networks, points, outputs), some points at a time."""
-    widest = max(rows for rows, _ in stack.shape.maps)
-    size = batch_size or max(1, _CHUNK // (stack.count * widest))
+    size = batch_size or max(1, _CHUNK // stack.widest)
     return np.concatenate(
         [stack.outputs(some).mT.cpu().numpy() for some in X.split(size, dim=1)], axis=1
     )
 
 
 def _parts(
-    networks: Sequence[MaxoutNetwork], points: int, sets: int
+    networks: Sequence[FiniteNetwork], points: int, sets: int
 ) -> Iterator[tuple[slice, slice]]:
     """Networks that fit into memory together, and their sets: whole ones, or a part of one."""
-    shape = Shape.of(networks[0])
-    # 4: the gradient and Adam's two moments
-    numbers = 4 * shape.parameters + shape.activations(points)
+    numbers = _kind(networks[0]).numbers(networks[0], points)
     fit = max(1, _MEMORY // (numbers * networks[0].weights[0].element_size()))
     of_a_set = len(networks) // sets
     if fit >= of_a_set:

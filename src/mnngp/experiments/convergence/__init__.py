@@ -7,6 +7,11 @@ from mnngp.finite import require_torch
 
 require_torch()
 
+from mnngp.experiments.convergence.channels import (  # noqa: E402
+    image_agreement,
+    image_study,
+    image_tangent_agreement,
+)
 from mnngp.experiments.convergence.covariances import (  # noqa: E402
     agreement,
     exact_kurtosis,
@@ -24,5 +29,8 @@ __all__ = [
     "convergence_study",
     "descent_agreement",
     "exact_kurtosis",
+    "image_agreement",
+    "image_study",
+    "image_tangent_agreement",
     "tangent_agreement",
 ]

@@ -113,7 +113,7 @@ def agreement(
             "there is tangent_agreement"
         )
     exact = kernel(points)
-    _not_zero(np.diag(exact))
+    not_zero(np.diag(exact))
     draws = way(kernel, X, width, networks, seed=seed, progress=progress)
     variance = draws.covariances[:, 0, 0]
     grid = np.linspace(-5.0, 5.0, 201) * np.sqrt(exact[0, 0])
@@ -123,7 +123,7 @@ def agreement(
         depth=kernel.depth,
         width=width,
         networks=networks,
-        **_distances(draws.covariances, exact),
+        **distances(draws.covariances, exact),
         printed_score=score(draws.covariances, printed_kernel(kernel, X)),
         output_score=score(draws.outputs[:, :, None] * draws.outputs[:, None, :], exact),
         kurtosis=float(3.0 * variance.var(ddof=1) / variance.mean() ** 2),
@@ -159,14 +159,14 @@ def tangent_agreement(
     points, *_ = setting(kernel, X)
     several_networks(networks)
     exact = analytic(kernel)(points)
-    _not_zero(np.diag(exact))
+    not_zero(np.diag(exact))
     samples = np.empty((networks, *exact.shape))
     for index, own in enumerate(network_seeds(seed, networks)):
         network = MaxoutNetwork.of_kernel(kernel, width, points.shape[1], own)
         samples[index] = tangent_kernel(network, points)
         progress(1.0 / networks)
-    distances = _distances(samples, exact)
-    return KernelAgreement(kernel.rank, kernel.depth, width, networks, **distances)
+    found = distances(samples, exact)
+    return KernelAgreement(kernel.rank, kernel.depth, width, networks, **found)
 
 
 def several_networks(networks: int) -> None:
@@ -175,7 +175,7 @@ def several_networks(networks: int) -> None:
         raise InputError("networks must be 2 or more, for a standard error, got 1")
 
 
-def _not_zero(variances: Vector) -> None:
+def not_zero(variances: Vector) -> None:
     """Where the kernel is zero all networks are, and errors relative to it have no meaning."""
     if not np.all(variances):
         row = int(np.argmin(variances != 0.0))
@@ -185,7 +185,7 @@ def _not_zero(variances: Vector) -> None:
         )
 
 
-def _distances(samples: Vector, exact: Vector) -> dict[str, float]:
+def distances(samples: Vector, exact: Vector) -> dict[str, float]:
     """Of the samples' mean and, squared, of a single sample from what is exact."""
     squares = np.sum((samples - exact) ** 2, axis=(1, 2)) / np.sum(exact**2)
     return {
@@ -258,7 +258,7 @@ def exact_kurtosis(
     widths = np.asarray(width, dtype=np.float64)
     second, fourth = Maxout(kernel.rank).second_moment, maximum_moment(kernel.rank, 4)
     mean = bias_var[0] + weight_var[0] * np.sum(points**2, axis=1) / points.shape[1] + 0.0 * widths
-    _not_zero(mean)
+    not_zero(mean)
     square = mean**2
     for w, b in zip(weight_var[1:], bias_var[1:], strict=True):
         growth = second**2 + (fourth - second**2) / widths

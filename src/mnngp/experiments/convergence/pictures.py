@@ -32,17 +32,19 @@ def convergence(study: Study) -> Figure:
         row for row in study.covariances if (row.rank, row.depth) == (deepest.rank, deepest.depth)
     ]
     panels: list[tuple[Any, ...]] = [
-        (_errors, study.covariances, "Covariance of one network"),
-        (_densities, group),
-        (_kurtosis, study.covariances),
+        (_errors, study.covariances, "Covariance of one network", study.width)
     ]
+    if isinstance(deepest, Agreement):  # not of images
+        panels += [(_densities, group), (_kurtosis, study.covariances)]
     if study.tangents:
-        panels.append((_errors, study.tangents, "Tangent kernel of one network"))
+        panels.append((_errors, study.tangents, "Tangent kernel of one network", study.width))
     if study.descents:
-        panels.append((_errors, study.descents, "Gradient descent of one network"))
+        panels.append((_errors, study.descents, "Gradient descent of one network", study.width))
         panels.append((_trained, study.descents[-1]))
-    rows = -(-len(panels) // 3)
-    figure, axes = new_figure(figsize=(11.0, 3.3 * rows), nrows=rows, ncols=3)
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    size = (11.0 / 3.0 * columns, 3.3 * rows)
+    figure, axes = new_figure(figsize=size, nrows=rows, ncols=columns)
     from matplotlib import rc_context
 
     with rc_context(STYLE):
@@ -53,10 +55,10 @@ def convergence(study: Study) -> Figure:
     return figure
 
 
-def _errors(ax: Axes, rows: Sequence[Any], title: str) -> None:
+def _errors(ax: Axes, rows: Sequence[Any], title: str, xlabel: str) -> None:
     """Relative squared errors with bars of two standard errors, and a line of slope -1."""
     # The scale comes first: an axis without points cannot be made logarithmic afterwards.
-    ax.set(title=title, xlabel="width", ylabel="relative squared error", xscale="log", yscale="log")
+    ax.set(title=title, xlabel=xlabel, ylabel="relative squared error", xscale="log", yscale="log")
     kinds = _kinds(rows)
     for (rank, depth), group in kinds.items():
         chosen = [

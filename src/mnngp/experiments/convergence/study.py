@@ -18,14 +18,14 @@ from mnngp._typing import Vector
 from mnngp.activations import Maxout
 from mnngp.errors import InputError
 from mnngp.experiments.convergence.covariances import (
-    Agreement,
     KernelAgreement,
     agreement,
     power_law,
     several_networks,
     tangent_agreement,
 )
-from mnngp.finite.maxout_network import MaxoutNetwork, real_array
+from mnngp.finite.finite_network import real_array
+from mnngp.finite.maxout_network import MaxoutNetwork
 from mnngp.finite.sampling import network_seeds, setting, weight_count
 from mnngp.finite.tangent import analytic, gradient_descent, linear_descent
 from mnngp.finite.training import predict
@@ -182,9 +182,12 @@ def descent_agreement(
 class Study:
     """What was found."""
 
-    covariances: list[Agreement]  # for each rank, depth and width
-    tangents: list[KernelAgreement]  # the same for tangent kernels, up to a width
-    descents: list[DescentAgreement]  # for each width up to another, at the first rank and depth
+    # for each rank, depth and width; an Agreement each, unless networks are convolutional
+    covariances: Sequence[KernelAgreement]
+    tangents: Sequence[KernelAgreement]  # the same for tangent kernels, up to a width
+    # for each width up to another, at the first rank and depth
+    descents: Sequence[DescentAgreement] = ()
+    width: str = "width"  # what it is called
 
     def exponents(self) -> Iterator[tuple[str, int, int, float, float]]:
         """What falls with which power of the width: name, rank, depth, exponent, standard error."""
@@ -207,7 +210,7 @@ class Study:
         exponents = ("of", "rank", "depth", "exponent", "std")
         rows = [vars(row).copy() for row in self.covariances]
         for row in rows:
-            del row["draws"]
+            row.pop("draws", None)
         return {
             "covariances": rows,
             "tangent_kernels": [vars(row) for row in self.tangents],
@@ -276,7 +279,7 @@ def convergence_study(
     kernel, rank 3, depth 2: squared error as width^-1.0
     """
     ranks, depths, widths = (
-        _distinct(*each) for each in (("rank", ranks), ("depth", depths), ("width", widths))
+        distinct(*each) for each in (("rank", ranks), ("depth", depths), ("width", widths))
     )
     chosen = Settings(**settings)
     networks = chosen.networks
@@ -289,43 +292,39 @@ def convergence_study(
     given = (circle(ANGLES), np.sin(ANGLES), circle(PLACES))
     if widths[0] <= limit:  # an error now, not when all else is done
         step_size(analytic(kernels[0]), given[0], 1.0)
-    study, tasks, inputs = Study([], [], []), [], POINTS.shape[1]
+    tasks, inputs = [], POINTS.shape[1]
     for kernel in kernels:
         for width in widths:
             count = networks * min(MOST, widths[-1] // width)
             numbers = len(POINTS) * kernel.rank * kernel.depth * width
             if chosen.draw != "values":
                 numbers = weight_count(kernel, width, inputs)
-            task = _Task(agreement, kernel, POINTS, width, count, count * numbers)
+            task = Task(agreement, kernel, POINTS, width, count, count * numbers)
             tasks.append(task._replace(options={"draw": chosen.draw}))
         for width in (width for width in widths if width <= chosen.tangent_up_to):
             size = weight_count(kernel, width, inputs)
             count = int(np.clip(TANGENT_WEIGHTS // size, FEWEST, max(FEWEST, networks)))
             cost = 2.0 * count * size + 1e5 * count
-            tasks.append(_Task(tangent_agreement, kernel, POINTS, width, count, cost))
+            tasks.append(Task(tangent_agreement, kernel, POINTS, width, count, cost))
     for width in (width for width in widths if width <= limit):
         size = weight_count(kernels[0], width, 2)
         count = int(np.clip(DESCENT_WEIGHTS // size, 4, max(4, networks)))
         cost = 300.0 * count * size
-        tasks.append(_Task(descent_agreement, kernels[0], given, width, count, cost))
-    kinds: dict[Any, tuple[str, list[Any]]] = {
-        agreement: ("covariances", study.covariances),
-        tangent_agreement: ("tangent kernels", study.tangents),
-        descent_agreement: ("gradient descent", study.descents),
+        tasks.append(Task(descent_agreement, kernels[0], given, width, count, cost))
+    names: dict[Callable[..., Any], str] = {
+        agreement: "covariances",
+        tangent_agreement: "tangent kernels",
+        descent_agreement: "gradient descent",
     }
-    total = sum(task.cost for task in tasks)
-    for task in tasks:
-        name, rows = kinds[task.compare]
-        progress = stage(f"{name}, width {task.width}", task.cost / total)
-        rows.append(task.run(seed, progress))
-    return study
+    rows = run_tasks(tasks, names, seed, stage)
+    return Study(rows[agreement], rows[tangent_agreement], rows[descent_agreement])
 
 
-class _Task(NamedTuple):
+class Task(NamedTuple):
     """A row of the study, and the numbers to be drawn or trained for it: about what it costs."""
 
     compare: Callable[..., Any]
-    kernel: MaxoutKernel
+    kernel: Any
     data: Any
     width: int
     networks: int
@@ -334,13 +333,27 @@ class _Task(NamedTuple):
 
     def run(self, seed: int, progress: Done) -> Any:
         """Draw the networks, with a seed of the row's own."""
-        row = (*self.compare.__name__.encode(), self.kernel.rank, self.kernel.depth, self.width)
+        network = self.kernel.network
+        ranks = [block.activation.rank for block in network.blocks if block.activation]
+        row = (*self.compare.__name__.encode(), max(ranks), network.depth, self.width)
         own = int(np.random.SeedSequence((seed, *row)).generate_state(1)[0])
         numbers = (self.data, self.width, self.networks)
         return self.compare(self.kernel, *numbers, seed=own, progress=progress, **self.options)
 
 
-def _distinct(name: str, values: Sequence[int]) -> list[int]:
+def run_tasks(
+    tasks: Sequence[Task], names: dict[Callable[..., Any], str], seed: int, stage: Stage
+) -> dict[Callable[..., Any], list[Any]]:
+    """The rows of each kind, told to a progress bar by these names."""
+    rows: dict[Callable[..., Any], list[Any]] = {compare: [] for compare in names}
+    total = sum(task.cost for task in tasks)
+    for task in tasks:
+        progress = stage(f"{names[task.compare]}, width {task.width}", task.cost / total)
+        rows[task.compare].append(task.run(seed, progress))
+    return rows
+
+
+def distinct(name: str, values: Sequence[int]) -> list[int]:
     """Positive integers, each once; the first stays the first."""
     if len(values) == 0:
         raise InputError(f"{name} must be one or more positive integers, got none")
