@@ -69,7 +69,7 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         What the sample weights of each class are multiplied by: a number for each label, or
         ``n / (classes · count)``, so that all classes weigh the same; as in scikit-learn. Rows
         count as often as their sample weight says.
-    normalize, dtype, max_trials, choice_seconds, random_state, progress, solver, n_jobs
+    normalize, dtype, max_trials, fit_seconds, random_state, progress, solver, n_jobs
         As for ``MaxoutGPRegressor``.
 
     Attributes
@@ -118,7 +118,7 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         normalize: str | None = "standard",
         dtype: Any = "float64",
         max_trials: int = 24,
-        choice_seconds: float = 60.0,
+        fit_seconds: float = 120.0,
         random_state: Any = None,
         progress: bool | None = None,
         solver: Any = "auto",

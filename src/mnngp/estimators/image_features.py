@@ -95,7 +95,9 @@ class ZCAWhitening(_ImageTransformer):
         U (Λ + regularization · mean(Λ))^(-1/2) Uᵀ (x - μ).
 
     Fewer images than pixels take as much work as their number asks for. Where all training images
-    are the same there is nothing to divide by: only μ is taken off.
+    are the same there is nothing to divide by: only μ is taken off. Have many more images than
+    pixels, or a large regularisation: training images come out smaller than new ones if they are
+    few, and a model that learns from them expects what it will not see.
 
     Parameters
     ----------

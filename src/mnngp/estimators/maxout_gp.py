@@ -21,7 +21,7 @@ from mnngp._system.progress import Stages, bar
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError, warn_of_accuracy
 from mnngp.estimators import model_file
-from mnngp.estimators.features import PrincipalAxes, Scaling, Whitened
+from mnngp.estimators.features import PrincipalAxes, Scaling, Whitened, whitens_others
 from mnngp.estimators.parameters import check_pixels, image_rows, search_space, seed_of
 from mnngp.estimators.process import IMPOSSIBLE, FittedProcess
 from mnngp.inference import choice
@@ -98,7 +98,7 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
             trials: Sequence[choice.Trial]
             if isinstance(space, ImageSpace):
                 trials, share, whitened = self._choose_network(data, space, objective, seed, stage)
-                if trials[0].features == "whitened":
+                if whitened is not None:
                     scaling, data = whitened, replace(data, X=whitened.whiten(data.X))
             else:
                 trials, share = self._choose(data, space, objective, seed, stage)
@@ -150,26 +150,29 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _choose_network(
         self, data: Observations, space: ImageSpace, objective: Objective, seed: Any, stage: Stages
-    ) -> tuple[list[ImageTrial], float, Whitened]:
-        """As ``_choose``, among networks and features; what whitens comes with it."""
+    ) -> tuple[list[ImageTrial], float, Whitened | None]:
+        """As ``_choose``, among networks and features; with it what whitens, if the best wants it
+        to.
+        """
         began, share = time.perf_counter(), 0.5
-        whitened = Whitened.along(PrincipalAxes.of(data.X, data.weight), REGULARIZATION)
         self._warn_of_few(data, space)
         if not choice.determines_noise(data, objective):
             only = choice.untried(space, data, objective)
-            return [ImageTrial(**vars(only))], 0.0, whitened
+            return [ImageTrial(**vars(only))], 0.0, None
         labels = np.zeros(len(data), np.int64) if self._density else data.y.argmax(axis=1)
-        versions = {"standardised": data.X, "whitened": whitened.whiten(data.X)}
+        versions, whitened = {"standardised": data.X}, None
+        if whitens_others(data.X, data.weight, REGULARIZATION):
+            whitened = Whitened.along(PrincipalAxes.of(data.X, data.weight), REGULARIZATION)
+            versions["whitened"] = whitened.whiten(data.X)
         order = in_strata(labels, np.random.default_rng(seed))
+        budget = self.max_trials if len(data) >= choice.FEW else 1
         compared = ImageChoice(data, versions, objective, order, self._jobs())
+        half = 0.5 * self.fit_seconds
+        spent = time.perf_counter() - began
         trials = compared.among(
-            space,
-            self.choice_seconds - (time.perf_counter() - began),
-            self.max_trials if len(data) >= choice.FEW else 1,
-            stage.say,
-            stage("choosing", share),
+            space, (half - spent, half), budget, stage.say, stage("choosing", share)
         )
-        return trials, share, whitened
+        return trials, share, whitened if trials[0].features == "whitened" else None
 
     def _jobs(self) -> int:
         """Kernels to try at a time."""

@@ -216,7 +216,7 @@ _PARAMETERS: dict[str, Callable[[str, Any], object]] = {  # those that may not b
     "normalize": partial(_validation.one_of, allowed=("standard", "sphere")),
     "dtype": check_dtype,
     "max_trials": partial(whole, low=1, high=LARGEST_INT),
-    "choice_seconds": partial(_validation.real, low=0.0, strict=True),
+    "fit_seconds": partial(_validation.real, low=0.0, strict=True),
     "random_state": partial(whole, low=0, high=2**32 - 1),
     "solver": partial(_validation.one_of, allowed=by_name.NAMES),
     "n_jobs": partial(whole, low=-LARGEST_INT, high=LARGEST_INT),

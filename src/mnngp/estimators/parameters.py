@@ -35,7 +35,7 @@ def search_space(estimator: Any) -> SearchSpace:
     if estimator.signal_var is not None:
         _validation.real("signal_var", estimator.signal_var, low=0.0, high=largest, strict=True)
     _validation.positive_int("max_trials", estimator.max_trials)
-    _validation.real("choice_seconds", estimator.choice_seconds, low=0.0, strict=True)
+    _validation.real("fit_seconds", estimator.fit_seconds, low=0.0, strict=True)
     jobs = estimator.n_jobs
     if jobs is not None and (jobs == 0 or not isinstance(jobs, int | np.integer)):
         raise InputError(

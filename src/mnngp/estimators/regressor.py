@@ -82,10 +82,11 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         Of the kernel matrix and its factor.
     max_trials : int
         Kernels to try at most.
-    choice_seconds : float
-        With ``image_shape``: about how long to compare networks. It says on how many images; dear
-        networks are left out where it is short. What follows takes the time of the network that was
-        chosen, for all pairs of images; ``dtype="float32"`` halves it.
+    fit_seconds : float
+        With ``image_shape``: about how long a fit may take. One half is for comparing networks, on
+        as many images as that allows; networks whose kernel of all images would take more than the
+        other half are left out (but for the cheapest). ``dtype="float32"`` makes that half the
+        time.
     random_state : int or RandomState or None
         For the subset that kernels are compared on, where there are many points.
     progress : bool, optional
@@ -147,7 +148,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         normalize: str | None = "standard",
         dtype: Any = "float64",
         max_trials: int = 24,
-        choice_seconds: float = 60.0,
+        fit_seconds: float = 120.0,
         random_state: Any = None,
         progress: bool | None = None,
         solver: Any = "auto",

@@ -3,8 +3,8 @@
 The kernel of a pair of images takes from a hundredth of a millisecond to ten, as a network will
 have it: so what each will take is estimated before, from the steps of its recursion and a rate that
 is measured. All networks are compared by leave-one-out on a few images, the best few of them, also
-with flips, on more, and the last two on as many as the time allows. Networks too dear for the first
-round are left out.
+with flips, on more, and the last two on as many as the time allows. Networks that are too dear, for
+the first round or for the kernel of all images in the end, are left out.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ class ImageTrial(Trial):
 
     def expected(self, images: int, dtype: Any) -> float:
         """Seconds that the kernel of so many images will take, as far as this trial tells."""
-        slower = 2.0 if np.dtype(dtype) == np.float64 else 1.0
-        return slower * self.seconds * (images / max(1, self.n_rows)) ** 2 / threads.count()
+        return _slower(dtype) * self.seconds * (images / max(1, self.n_rows)) ** 2 / threads.count()
 
     def as_dict(self) -> dict[str, Any]:
         return {**super().as_dict(), "flips": self.kernel.get_params()["flips"]}
@@ -72,30 +71,37 @@ class ImageChoice:
         self.found: dict[tuple[Candidate, int], ImageTrial] = {}
 
     def among(
-        self, space: ImageSpace, seconds: float, budget: int, say: Say, done: Callable[[float], Any]
+        self,
+        space: ImageSpace,
+        seconds: tuple[float, float],
+        budget: int,
+        say: Say,
+        done: Callable[[float], Any],
     ) -> list[ImageTrial]:
-        """At most ``budget`` networks, in about so many seconds; the best is first."""
-        contenders = space.candidates()[:budget]
+        """At most ``budget`` networks, the best first.
+
+        The comparison takes about as many ``seconds`` as the first, and the kernel of all images,
+        of the best, the second.
+        """
+        contenders = space.candidates(self.versions)[:budget]
         self._measure(contenders[0])
-        began, size = time.perf_counter(), 0
+        began, size = time.perf_counter(), min(_SIZES[0], len(self.data))
         for number, share in enumerate(_SHARES):
-            left = share * (seconds - (time.perf_counter() - began))
-            if number == 0:
-                contenders = self._affordable(contenders, left)
-            larger = self._size(contenders, left)
-            if larger < size or (number == 2 and larger == size):
-                break
-            size = larger
-            expected = duration(self._together(contenders, size))
-            say(
-                f"comparing {len(contenders)} networks on {size:,} of {len(self.data):,} images: "
-                f"{expected}"
-            )
+            left = share * (seconds[0] - (time.perf_counter() - began))
+            contenders = self._fitting(contenders, seconds[1] / _slower(space.dtype))
+            contenders = self._affordable(contenders, size, left)
+            size = self._size(contenders, size, left)
+            expected = self._together(contenders, size)
+            if expected > 0.0:
+                say(
+                    f"comparing {len(contenders)} networks on {size:,} of {len(self.data):,} "
+                    f"images: {duration(expected)}"
+                )
             ranked = self._round(contenders, size, lambda part: done(part / len(_SHARES)))
             if number < len(_SURVIVORS):
                 contenders = ranked[: _SURVIVORS[number]]
-            if number == 0 and len(self.found) < budget:
-                contenders += [one.flipped for one in ranked[:2]]
+            if number == 0:
+                contenders += [one.flipped for one in ranked[:2]][: budget - len(self.found)]
         return sorted(self._last(), key=lambda trial: (-trial.n_rows, -trial.score))
 
     def _measure(self, candidate: Candidate) -> None:
@@ -108,12 +114,13 @@ class ImageChoice:
             candidate.kernel(rows)
             return time.perf_counter() - began
 
-        threads.parallel_map(evaluate, [some[:2]], 1)
-        (took,) = threads.parallel_map(evaluate, [some], 1)
-        self.rate = took / (candidate.updates * _pairs(_MEASURED_ON))
+        took = threads.parallel_map(evaluate, [some[:2], some, some, some], 1)[1:]
+        self.rate = min(took) / (candidate.updates * _pairs(_MEASURED_ON))
 
     def _seconds(self, candidate: Candidate, size: int) -> float:
-        """What a network takes on so many images."""
+        """What a network takes on so many images; nothing if that is known."""
+        if (candidate, size) in self.found:
+            return 0.0
         steps = candidate.updates * _pairs(size)
         slower = self.slower.get(candidate, 1.0)
         return slower * self.rate * steps + _DECOMPOSITION * size**3
@@ -122,20 +129,35 @@ class ImageChoice:
         each = [self._seconds(candidate, size) for candidate in candidates]
         return max(sum(each) / self.jobs, *each)
 
-    def _affordable(self, candidates: list[Candidate], seconds: float) -> list[Candidate]:
-        """Without the dearest, as long as all together take too long on the fewest images."""
-        size = min(_SIZES[0], len(self.data))
-        cheap = sorted(candidates, key=lambda one: one.updates)
+    def _fitting(self, candidates: list[Candidate], seconds: float) -> list[Candidate]:
+        """Those whose kernel of all images takes no longer, or else the cheapest.
+
+        One that did well may take up to twice as long as it seemed to.
+        """
+        known = {candidate for candidate, _ in self.found}
+        steps = self.rate * _pairs(len(self.data))
+        took = {
+            one: self.slower.get(one, 1.0) * steps * one.updates / (2.0 if one in known else 1.0)
+            for one in candidates
+        }
+        most = max(seconds * threads.count(), min(took.values()))
+        return [one for one in candidates if took[one] <= most]
+
+    def _affordable(
+        self, candidates: list[Candidate], size: int, seconds: float
+    ) -> list[Candidate]:
+        """Without the dearest, as long as all together take too long."""
+        cheap = sorted(candidates, key=lambda one: self._seconds(one, size))
         while len(cheap) > 1 and self._together(cheap, size) > seconds:
             cheap.pop()
         return [one for one in candidates if one in cheap]
 
-    def _size(self, candidates: list[Candidate], seconds: float) -> int:
+    def _size(self, candidates: list[Candidate], least: int, seconds: float) -> int:
         """The most images that there is time for."""
         n = len(self.data)
-        sizes = [size for size in _SIZES if size < n] + [min(n, _SIZES[-1])]
+        sizes = [size for size in _SIZES if least < size < n] + [min(n, _SIZES[-1])]
         within = [size for size in sizes if self._together(candidates, size) <= seconds]
-        return max(within, default=sizes[0])
+        return max(within, default=least)
 
     def _round(
         self, candidates: list[Candidate], size: int, done: Callable[[float], Any]
@@ -161,10 +183,10 @@ class ImageChoice:
             key=lambda one: -one.updates
         )  # the longest first: no thread waits for it at the end
         for candidate, trial in zip(new, threads.parallel_map(one, new, self.jobs), strict=True):
-            self.found[candidate, size] = trial
-            self.slower.pop(candidate, None)
+            self.slower[candidate] = 1.0
             self.slower[candidate] = trial.seconds / self._seconds(candidate, size)
             self.slower.setdefault(candidate.flipped, self.slower[candidate])
+            self.found[candidate, size] = trial
         return sorted(candidates, key=lambda one: -self.found[one, size].score)
 
     def _last(self) -> list[ImageTrial]:
@@ -174,6 +196,11 @@ class ImageChoice:
             if candidate not in last or size > last[candidate].n_rows:
                 last[candidate] = trial
         return list(last.values())
+
+
+def _slower(dtype: Any) -> float:
+    """Than single precision."""
+    return 2.0 if np.dtype(dtype) == np.float64 else 1.0
 
 
 def _pairs(images: int) -> float:

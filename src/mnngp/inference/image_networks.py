@@ -2,12 +2,13 @@
 
 ``NETWORKS`` is the list, a network a line; the first that fits is taken where there is nothing to
 choose by. Those whose windows do not fit the images, and strides of images that are small anyway,
-are left out. Each is tried on standardised and on whitened images, and the best of them with flips.
+are left out. Each is tried on standardised and, if there are enough to learn a whitening from, on
+whitened images, and the best of them with flips.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +22,8 @@ from mnngp.networks.convolutional import ConvolutionalNetwork
 from mnngp.networks.layers import AvgPool, Conv, Flatten, GlobalAvgPool, Pair
 
 # conv: 3 × 3 and maxout; half: the same with a stride of two; pool: means over 2 × 2; then a
-# readout: flatten, local (means over a quarter of the sides, and flatten) or global (over all).
+# readout: flatten, local (means over a quarter of the sides, 8 pixels at most, and flatten) or
+# global (over all).
 NETWORKS = (
     # rank, layers
     (4, "conv conv local"),
@@ -40,6 +42,8 @@ FEATURES = ("standardised", "whitened")  # what stands in front of a network
 REGULARIZATION = 0.1  # of the whitening
 _BIAS_VAR = 0.01
 _LARGE = 20  # pixels of the shorter side, above which there are strides
+_WIDEST = 8  # window of local pooling
+_POSITIONS = 64 * 64  # for global pooling at most: a pair takes some tenths of a second then
 
 
 @dataclass(frozen=True)
@@ -91,15 +95,18 @@ class ImageSpace(SearchSpace):
     def neighbours(self, kernel: DeepKernel) -> Iterator[NetworkKernel]:
         yield with_parameters(kernel, flips=True)
 
-    def candidates(self) -> list[Candidate]:
-        """All networks, without flips."""
-        return [Candidate(kernel, features) for kernel in self.kernels for features in FEATURES]
+    def candidates(self, features: Iterable[str]) -> list[Candidate]:
+        """All networks behind some of ``FEATURES``, without flips."""
+        return [Candidate(kernel, name) for kernel in self.kernels for name in features]
 
 
 def _kernels(shape: tuple[int, ...]) -> Iterator[NetworkKernel]:
-    """Those that fit; one without any convolution's border fits everything."""
+    """Those that fit; one without pooling fits everything."""
     for rank, words in NETWORKS:
-        if "half" in words and min(shape[:2]) <= _LARGE:
+        positions = shape[0] * shape[1] / (4 if "half" in words else 1)
+        if ("half" in words and min(shape[:2]) <= _LARGE) or (
+            "global" in words and positions > _POSITIONS
+        ):
             continue
         unit = Maxout(rank)
         try:
@@ -117,7 +124,11 @@ def _kernels(shape: tuple[int, ...]) -> Iterator[NetworkKernel]:
 def _layers(words: list[str], unit: Maxout, shape: tuple[int, ...]) -> list[Any]:
     layers: list[Any] = []
     smaller = 2 ** (words.count("half") + words.count("pool"))
-    window = tuple(max(min(2, side), round(side / smaller / 4)) for side in shape)
+    quarters = [round(side / smaller / 4) for side in shape]
+    window = tuple(
+        max(min(2, side), min(_WIDEST, quarter))
+        for side, quarter in zip(shape, quarters, strict=True)
+    )
     for word in words:
         layers += {
             "conv": [Conv(3), unit],

@@ -26,6 +26,7 @@ from mnngp.kernels.points import Points
 from mnngp.networks.network import Network
 
 _SAMPLE = 512  # points that the contraction is chosen from
+_IMAGES = 128  # those of images, whose distances take long
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,8 @@ def contraction(network: Network, points: Points, u: Matrix | None = None) -> fl
     # no intercept where the function is zero for sure
     if network.tangent or len(points) < 2 or not has_variance(network, points).all():
         return 1.0
-    chosen = np.unique(np.linspace(0, len(points) - 1, _SAMPLE).astype(np.int64))
+    most = _SAMPLE if isinstance(network, Network) else _IMAGES
+    chosen = np.unique(np.linspace(0, len(points) - 1, most).astype(np.int64))
     u = distances(network, points.subset(chosen)) if u is None else u[np.ix_(chosen, chosen)]
     u = u.astype(np.float64)
     largest = float(u.max())
