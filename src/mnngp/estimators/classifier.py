@@ -97,6 +97,14 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
     True
     >>> model.predict_proba(X[1:2]).shape
     (1, 3)
+
+    Of images a convolutional network is chosen:
+
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = MaxoutGPClassifier(image_shape=(8, 8), fit_seconds=5, random_state=0)
+    >>> bool(model.fit(X[:100], y[:100]).score(X[100:300], y[100:300]) > 0.8)
+    True
     """
 
     _density = False
