@@ -179,9 +179,7 @@ class ImageChoice:
             return ImageTrial(**vars(result), features=candidate.features)
 
         new = [candidate for candidate in candidates if (candidate, size) not in self.found]
-        new.sort(
-            key=lambda one: -one.updates
-        )  # the longest first: no thread waits for it at the end
+        new.sort(key=lambda one: -one.updates)  # so that no thread waits for a long one at the end
         for candidate, trial in zip(new, threads.parallel_map(one, new, self.jobs), strict=True):
             self.slower[candidate] = 1.0
             self.slower[candidate] = trial.seconds / self._seconds(candidate, size)
