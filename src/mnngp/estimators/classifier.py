@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mnngp._typing import Matrix, Vector
 from mnngp.estimators.calibration import Calibration
 from mnngp.estimators.maxout_gp import MaxoutGP
-from mnngp.estimators.parameters import check_class_weight, sample_weights
+from mnngp.estimators.parameters import check_class_weight, image_rows, sample_weights
 from mnngp.estimators.process import LEFT_OUT_AT_MOST, FittedProcess, Lazy, LazyResults
 from mnngp.kernels.sklearn import DeepKernel
 
@@ -63,11 +63,13 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         given: the scale of a class membership means nothing by itself.
     kernel : MaxoutKernel or NetworkKernel, optional
         Any kernel of this package, instead of the first five; what it leaves open is chosen.
+    image_shape : (height, width) or (height, width, channels), optional
+        For rows that are images: a convolutional network is chosen, instead of the first five.
     class_weight : dict, "balanced" or None
         What the sample weights of each class are multiplied by: a number for each label, or
         ``n / (classes · count)``, so that all classes weigh the same; as in scikit-learn. Rows
         count as often as their sample weight says.
-    normalize, dtype, max_trials, random_state, progress, solver, n_jobs
+    normalize, dtype, max_trials, fit_seconds, random_state, progress, solver, n_jobs
         As for ``MaxoutGPRegressor``.
 
     Attributes
@@ -95,6 +97,14 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
     True
     >>> model.predict_proba(X[1:2]).shape
     (1, 3)
+
+    Of images a convolutional network is chosen:
+
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = MaxoutGPClassifier(image_shape=(8, 8), fit_seconds=5, random_state=0)
+    >>> bool(model.fit(X[:100], y[:100]).score(X[100:300], y[100:300]) > 0.8)
+    True
     """
 
     _density = False
@@ -111,10 +121,12 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         signal_var: float | None = None,
         *,
         kernel: DeepKernel | None = None,
+        image_shape: tuple[int, ...] | None = None,
         class_weight: Mapping[Any, float] | str | None = None,
         normalize: str | None = "standard",
         dtype: Any = "float64",
         max_trials: int = 24,
+        fit_seconds: float = 120.0,
         random_state: Any = None,
         progress: bool | None = None,
         solver: Any = "auto",
@@ -126,6 +138,7 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         self, X: Any, y: Any, sample_weight: Any
     ) -> tuple[Matrix, Matrix, Vector | None]:
         check_class_weight(self.class_weight)
+        X = image_rows(self.image_shape, X)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         weight = sample_weights(sample_weight, X)

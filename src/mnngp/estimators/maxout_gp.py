@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, ClassVar, Self
@@ -20,11 +21,13 @@ from mnngp._system.progress import Stages, bar
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError, warn_of_accuracy
 from mnngp.estimators import model_file
-from mnngp.estimators.features import Scaling
-from mnngp.estimators.parameters import search_space, seed_of
+from mnngp.estimators.features import PrincipalAxes, Scaling, Whitened, whitens_others
+from mnngp.estimators.parameters import check_pixels, image_rows, search_space, seed_of
 from mnngp.estimators.process import IMPOSSIBLE, FittedProcess
 from mnngp.inference import choice
-from mnngp.inference.costs import describe_here
+from mnngp.inference.costs import describe_here, duration
+from mnngp.inference.image_choice import ImageChoice, ImageTrial, in_strata
+from mnngp.inference.image_networks import REGULARIZATION, ImageSpace
 from mnngp.inference.observations import Observations
 from mnngp.inference.posterior import Posterior
 from mnngp.inference.scoring import Objective
@@ -72,8 +75,10 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
         """
         space = search_space(self)
         X, y, weight = self._training_data(X, y, sample_weight)
+        check_pixels(self.image_shape, X)
         targets = y.reshape(len(X), -1)
-        scaling = Scaling.of(self.normalize, X, weight)
+        normalize = "sphere" if isinstance(space, ImageSpace) else self.normalize
+        scaling = Scaling.of(normalize, X, weight)
         data = Observations.of(scaling(X), targets, weight)
         if self._density and self.noise_var == 0.0 and data.conflict:
             raise InputError(IMPOSSIBLE.format(*data.conflict))
@@ -90,16 +95,22 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
             bar(type(self).__name__, show=self.progress) as stage,
             threads.one_blas_thread(float(len(data)) ** 3 / 3.0),
         ):
-            trials, share = self._choose(data, space, objective, seed, stage)
+            trials: Sequence[choice.Trial]
+            if isinstance(space, ImageSpace):
+                trials, share, whitened = self._choose_network(data, space, objective, seed, stage)
+                if whitened is not None:
+                    scaling, data = whitened, replace(data, X=whitened.whiten(data.X))
+            else:
+                trials, share = self._choose(data, space, objective, seed, stage)
             best = trials[0]
             if noise_var is not None and signal_var is None:
                 signal_var = choice.best_signal(best, data, noise_var, seed)
             self.kernel_ = space.fitted(best.kernel)
             signal = signal_var if signal_var is not None else 1.0
             noise = noise_var if noise_var is not None else best.noise_ratio * signal
-            posterior = self._conditioned(data, noise, signal, stage, 1.0 - share)
+            posterior = self._conditioned(data, best, noise, signal, stage, 1.0 - share)
             if noise_var is None and signal_var is None:
-                scale = self._rescaling(choice.best_scales(best, data, seed), unit)
+                scale = self._rescaling(choice.best_scales(best, data, seed, posterior), unit)
                 posterior.divide_targets(scale)
                 unit, data = unit * scale, data.standardized(np.zeros(len(scale)), scale)
         # The posterior has the points in its own form: the features are not kept a second time.
@@ -131,16 +142,49 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
                 objective,
                 seed=seed,
                 budget=self.max_trials,
-                jobs=threads.count() if self.n_jobs is None else effective_n_jobs(self.n_jobs),
+                jobs=self._jobs(),
                 done=stage("choosing", share),
             )
+        self._warn_of_few(data, space)
+        return trials, share
+
+    def _choose_network(
+        self, data: Observations, space: ImageSpace, objective: Objective, seed: Any, stage: Stages
+    ) -> tuple[list[ImageTrial], float, Whitened | None]:
+        """As ``_choose``, among networks and features; with it what whitens, if the best wants it
+        to.
+        """
+        began, share = time.perf_counter(), 0.5
+        self._warn_of_few(data, space)
+        if not choice.determines_noise(data, objective):
+            only = choice.untried(space, data, objective)
+            return [ImageTrial(**vars(only))], 0.0, None
+        labels = np.zeros(len(data), np.int64) if self._density else data.y.argmax(axis=1)
+        versions, whitened = {"standardised": data.X}, None
+        if whitens_others(data.X, data.weight, REGULARIZATION):
+            whitened = Whitened.along(PrincipalAxes.of(data.X, data.weight), REGULARIZATION)
+            versions["whitened"] = whitened.whiten(data.X)
+        order = in_strata(labels, np.random.default_rng(seed))
+        budget = self.max_trials if len(data) >= choice.FEW else 1
+        compared = ImageChoice(data, versions, objective, order, self._jobs())
+        half = 0.5 * self.fit_seconds
+        spent = time.perf_counter() - began
+        trials = compared.among(
+            space, (half - spent, half), budget, stage.say, stage("choosing", share)
+        )
+        return trials, share, whitened if trials[0].features == "whitened" else None
+
+    def _jobs(self) -> int:
+        """Kernels to try at a time."""
+        return threads.count() if self.n_jobs is None else int(effective_n_jobs(self.n_jobs))
+
+    def _warn_of_few(self, data: Observations, space: SearchSpace) -> None:
         if len(data) < choice.FEW and not space.complete:
             warn_of_accuracy(
                 f"X has only {len(data)} distinct row{'s' * (len(data) > 1)}, from which no kernel "
-                f"can be chosen: {space.fitted(trials[0].kernel)!r} is a guess, and so is every "
+                f"can be chosen: {space.fitted(space.default())!r} is a guess, and so is every "
                 "prediction for other rows"
             )
-        return trials, share
 
     def _center_and_unit(self, data: Observations) -> tuple[Vector, Vector]:
         """The mean of each target, and its standard deviation over all rows."""
@@ -189,12 +233,21 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
         return np.asarray(root)
 
     def _conditioned(
-        self, data: Observations, noise: float, signal: float, stage: Stages, share: float
+        self,
+        data: Observations,
+        trial: choice.Trial,
+        noise: float,
+        signal: float,
+        stage: Stages,
+        share: float,
     ) -> Posterior:
         """The posterior, by the solver; the progress shows what it will take and what it did."""
         (n, d), dtype = data.X.shape, np.dtype(self.kernel_.dtype)
         name, depth = by_name.name_of(self.solver, n, dtype), self.kernel_.network.depth
-        stage.say(describe_here(name, n, d, depth, data.y.shape[1], dtype))
+        if isinstance(trial, ImageTrial):
+            stage.say(f"n = {n:,}; {name}: {duration(trial.expected(n, dtype))}")
+        else:
+            stage.say(describe_here(name, n, d, depth, data.y.shape[1], dtype))
         solver = by_name.solver_of(self.solver, n, dtype)
         posterior = Posterior(
             self.kernel_,
@@ -231,6 +284,7 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
     def check_features(self, X: Any) -> Matrix:
         """New rows, checked."""
         check_is_fitted(self, "process_")
+        X = image_rows(self.image_shape, X)
         return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
 
     def save(self, path: Any) -> None:

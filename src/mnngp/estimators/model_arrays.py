@@ -27,7 +27,8 @@ class Form:
     """What an array in the file must be.
 
     It is an attribute of the ``FittedProcess``. Its axes have a letter each: n unique inputs, d
-    features, k targets, r rows with a weight, s features that are scaled, h × p the packed factor.
+    features, k targets, r rows with a weight, s features that are scaled, w directions of a
+    whitening, h × p the packed factor.
     Where a letter stands for the first time, the array's own shape says how many there are.
     """
 
@@ -36,7 +37,8 @@ class Form:
     low: float = -MOST  # all values are between the two, and so no NaN
     high: float = MOST
     dtype: str = "float64"  # or "int64", "kernel" for that of the kernel, "labels" for classes
-    when: str = "always"  # or for a "classifier", if it is "factored", or where it is "known"
+    # or for a "classifier", if it is "factored", if images are "whitened", or where it is "known"
+    when: str = "always"
 
 
 # A new array is a line here, and one where ``model_file`` makes a model of them.
@@ -45,6 +47,8 @@ FORMS = {
     "square_lengths": Form("posterior.points.square_lengths", "n", low=0.0),
     "scaling_mean": Form("scaling.mean", "s"),
     "scaling_scale": Form("scaling.scale", "s", low=TINY, high=math.inf),  # of a constant column
+    "components": Form("scaling.components", "wd", -1.001, 1.001, when="whitened"),
+    "gain": Form("scaling.gain", "w", when="whitened"),
     "y": Form("data.y", "nk"),
     "weight": Form("data.weight", "n", low=TINY),
     "within": Form("data.within", "nk", low=0.0),
@@ -79,6 +83,8 @@ class ArrayChecks:
         there = {"always"}
         if self.header["factored"]:
             there.add("factored")
+        if self.header["normalize"] == "whitened":
+            there.add("whitened")
         if "calibration" in self.header:
             there.add("classifier")
         for name, form in FORMS.items():
@@ -120,14 +126,14 @@ class ArrayChecks:
         if name == "directions":
             n, d = array.shape
             half, columns = layout.packed_shape(n)
-            scaled = d if self.header["normalize"] == "standard" else 0
+            scaled = d if self.header["normalize"] in ("standard", "whitened") else 0
             self.sizes |= {"s": scaled, "h": half, "p": columns}
             shape = self.header["kernel"].get("image_shape")
             if shape is not None:
                 form = replace(form, low=-MOST, high=MOST)  # pixels, as they are
                 if math.prod(shape) != d:
                     raise InputError(f"directions must have {math.prod(shape)} pixels, got {d}")
-        if 0 in array.shape and form.axes != "s":
+        if 0 in array.shape and form.axes not in ("s", "wd", "w"):
             raise InputError(f"{name} must not be empty, got the shape {array.shape}")
         if dtype is not None:
             _check_values(name, array, form.low, form.high)

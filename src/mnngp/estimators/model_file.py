@@ -26,7 +26,7 @@ from mnngp._typing import Array
 from mnngp.errors import InputError, ModelFileError
 from mnngp.estimators import model_archive, model_header, model_kernel
 from mnngp.estimators.calibration import Calibration
-from mnngp.estimators.features import Scaling
+from mnngp.estimators.features import Scaling, Whitened
 from mnngp.estimators.model_archive import shortened
 from mnngp.estimators.model_arrays import FORMS, ArrayChecks
 from mnngp.estimators.model_kernel import all_as_json
@@ -114,7 +114,9 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays: dict[str, Array] = {
         name: attrgetter(form.attribute)(process)
         for name, form in FORMS.items()
-        if form.when == "always" or (form.when == "factored" and header["factored"])
+        if form.when == "always"
+        or (form.when == "factored" and header["factored"])
+        or form.when == process.scaling.normalize
     }
     arrays["row"] = arrays["row"].astype(np.int64, copy=False)
     if posterior.known_precision is not None:
@@ -157,7 +159,7 @@ def _put_together(
     width = arrays["directions"].shape[1]
     data = Observations(np.empty((0, width)), *(arrays[name] for name in _OBSERVATIONS))
     process = FittedProcess(
-        Scaling(header["normalize"], arrays["scaling_mean"], arrays["scaling_scale"]),
+        _scaling(header["normalize"], arrays),
         arrays["offset"],
         arrays["unit"],
         data,
@@ -178,6 +180,13 @@ def _put_together(
     if header["feature_names"]:
         model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     return model
+
+
+def _scaling(normalize: str | None, arrays: dict[str, Array]) -> Scaling:
+    mean, scale = arrays["scaling_mean"], arrays["scaling_scale"]
+    if normalize != "whitened":
+        return Scaling(normalize, mean, scale)
+    return Whitened(normalize, mean, scale, arrays["components"], arrays["gain"])
 
 
 def _posterior(kernel: DeepKernel, header: dict[str, Any], arrays: dict[str, Array]) -> Posterior:

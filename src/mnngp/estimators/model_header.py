@@ -89,8 +89,10 @@ def checked(text: bytes, classes: Mapping[str, type]) -> dict[str, Any]:
     header["kernel"] = model_kernel.checked("kernel", header["kernel"], version)
     header["parameters"] = _checked_parameters(header["parameters"], kind)
     _check_numbers(header)
-    if header["normalize"] not in NORMALIZATIONS:
-        raise InputError(f"normalize must be one of {NORMALIZATIONS}, got {header['normalize']!r}")
+    if header["normalize"] not in (*NORMALIZATIONS, "whitened"):
+        raise InputError(
+            f"normalize must be one of {(*NORMALIZATIONS, 'whitened')}, got {header['normalize']!r}"
+        )
     if not all(isinstance(name, str) for name in header["feature_names"]):
         raise InputError("feature_names must be texts")
     if not all(isinstance(digest, str) for digest in header["arrays"].values()):
@@ -177,6 +179,9 @@ def _checked_parameter(name: str, where: str, value: Any) -> Any:
         return _class_weight(where, value)
     if name == "solver" and value == "dask-cholesky":  # of earlier versions
         return "dask"
+    if name == "image_shape":
+        model_kernel.check_image_shape(where, value)
+        return tuple(value)
     scalars(where, value)
     if name in _PARAMETERS:
         _PARAMETERS[name](where, value)
@@ -211,6 +216,7 @@ _PARAMETERS: dict[str, Callable[[str, Any], object]] = {  # those that may not b
     "normalize": partial(_validation.one_of, allowed=("standard", "sphere")),
     "dtype": check_dtype,
     "max_trials": partial(whole, low=1, high=LARGEST_INT),
+    "fit_seconds": partial(_validation.real, low=0.0, strict=True),
     "random_state": partial(whole, low=0, high=2**32 - 1),
     "solver": partial(_validation.one_of, allowed=by_name.NAMES),
     "n_jobs": partial(whole, low=-LARGEST_INT, high=LARGEST_INT),

@@ -211,12 +211,17 @@ def _check_layers(name: str, layers: Any) -> int:
     return len(layers)
 
 
-def _check_image(name: str, described: dict[str, Any]) -> None:
-    shape, flips = described["image_shape"], described.get("flips")
+def check_image_shape(name: str, shape: Any) -> None:
+    """Raise if it is not two or three whole numbers."""
     if not isinstance(shape, list) or not 2 <= len(shape) <= 3:
-        raise InputError(f"{name}.image_shape must be two or three numbers, got {shape!r}")
+        raise InputError(f"{name} must be two or three numbers, got {shape!r}")
     for part in shape:
-        whole(f"{name}.image_shape", part, 1, _LARGEST_WINDOW)
+        whole(name, part, 1, _LARGEST_WINDOW)
+
+
+def _check_image(name: str, described: dict[str, Any]) -> None:
+    flips = described.get("flips")
+    check_image_shape(f"{name}.image_shape", described["image_shape"])
     if not isinstance(flips, bool):
         raise InputError(f"{name}.flips must be true or false, got {flips!r}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,22 +13,29 @@ from mnngp import _validation
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError
 from mnngp.estimators.features import NORMALIZATIONS
+from mnngp.inference.image_networks import ImageSpace
 from mnngp.inference.search_space import MAXOUT_PARAMETERS, MaxoutSpace, SearchSpace, VarianceSpace
 from mnngp.inference.solvers import by_name
 from mnngp.kernels.sklearn import DeepKernel
+from mnngp.networks.network import as_dtype
 
 _WEIGHTS = 1e-100, 1e100  # sample weights that are not zero
 
 
 def search_space(estimator: Any) -> SearchSpace:
     """Check all parameters, before any work; the kernels that they leave open."""
-    space = _given_kernel(estimator) if estimator.kernel is not None else _given_maxout(estimator)
+    if estimator.image_shape is not None:
+        space: SearchSpace = _given_images(estimator)
+    else:
+        given = _given_maxout if estimator.kernel is None else _given_kernel
+        space = given(estimator)
     largest = _validation.LARGEST_VARIANCE
     if estimator.noise_var is not None:
         _validation.real("noise_var", estimator.noise_var, low=0.0, high=largest)
     if estimator.signal_var is not None:
         _validation.real("signal_var", estimator.signal_var, low=0.0, high=largest, strict=True)
     _validation.positive_int("max_trials", estimator.max_trials)
+    _validation.real("fit_seconds", estimator.fit_seconds, low=0.0, strict=True)
     jobs = estimator.n_jobs
     if jobs is not None and (jobs == 0 or not isinstance(jobs, int | np.integer)):
         raise InputError(
@@ -60,6 +68,45 @@ def _given_maxout(estimator: Any) -> SearchSpace:
     space = MaxoutSpace(given, estimator.dtype)
     space.fitted(space.default())  # raises where a value is not allowed
     return space
+
+
+def _given_images(estimator: Any) -> ImageSpace:
+    usual = {"kernel": None, **dict.fromkeys(MAXOUT_PARAMETERS), "normalize": "standard"}
+    for name, value in usual.items():
+        if getattr(estimator, name) != value:
+            raise InputError(
+                f"image_shape and {name} cannot both be given: what suits the images is chosen "
+                f"(for one network use kernel=NetworkKernel(..., image_shape=...) alone), got "
+                f"image_shape={estimator.image_shape!r} and {name}={getattr(estimator, name)!r}"
+            )
+    return ImageSpace(estimator.image_shape, as_dtype(estimator.dtype).name)
+
+
+def image_rows(image_shape: Any, X: Any) -> Any:
+    """Arrays of images (n, height, width, channels) as rows of their pixels; anything else as it
+    is.
+    """
+    shape = tuple(getattr(X, "shape", ()))[1:]
+    whole = _validation.image_shape(image_shape, False)
+    if whole is None or len(shape) < 2:
+        return X
+    if shape not in (whole, whole[:2] if whole[2] == 1 else whole):
+        raise InputError(_images_of(whole, (len(X), *shape)))
+    return np.asarray(X).reshape(len(X), -1)
+
+
+def check_pixels(image_shape: Any, X: Matrix) -> None:
+    """Raise if rows have not as many columns as an image has pixels."""
+    whole = _validation.image_shape(image_shape, False)
+    if whole is not None and X.shape[1] != math.prod(whole):
+        raise InputError(_images_of(whole, X.shape))
+
+
+def _images_of(whole: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    return (
+        f"X must have the shape (n, {', '.join(map(str, whole))}) or (n, {math.prod(whole)}), as "
+        f"image_shape says, got {shape}"
+    )
 
 
 def _given_kernel(estimator: Any) -> SearchSpace:

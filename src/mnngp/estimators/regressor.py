@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError
 from mnngp.estimators.maxout_gp import MaxoutGP
-from mnngp.estimators.parameters import check_numbers, sample_weights, seed_of
+from mnngp.estimators.parameters import check_numbers, image_rows, sample_weights, seed_of
 from mnngp.estimators.process import FittedProcess, LazyResults
 from mnngp.kernels.sklearn import DeepKernel
 
@@ -70,6 +70,11 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         Instead of the first five: any kernel of this package. Its layers, kind and dtype stay, and
         a variance whose bounds are "fixed"; one that is free is chosen within its bounds (where
         variances differ by layer, a common factor).
+    image_shape : (height, width) or (height, width, channels), optional
+        For rows that are images, all pixels of each; ``fit`` and ``predict`` also take arrays (n,
+        height, width, channels). A convolutional network is chosen, instead of the first five, from
+        a short list (``mnngp.inference.image_networks``), with flips or without, and images that
+        are standardised or whitened before.
     normalize : "standard" or "sphere" or None
         What is done to the features: each column standardised, each row standardised (as in the
         paper), or nothing.
@@ -77,6 +82,11 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         Of the kernel matrix and its factor.
     max_trials : int
         Kernels to try at most.
+    fit_seconds : float
+        With ``image_shape``: about how long a fit may take. One half is for comparing networks, on
+        as many images as that allows; networks whose kernel of all images would take more than the
+        other half are left out (but for the cheapest). ``dtype="float32"`` makes that half the
+        time.
     random_state : int or RandomState or None
         For the subset that kernels are compared on, where there are many points.
     progress : bool, optional
@@ -134,9 +144,11 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         signal_var: float | None = None,
         *,
         kernel: DeepKernel | None = None,
+        image_shape: tuple[int, ...] | None = None,
         normalize: str | None = "standard",
         dtype: Any = "float64",
         max_trials: int = 24,
+        fit_seconds: float = 120.0,
         random_state: Any = None,
         progress: bool | None = None,
         solver: Any = "auto",
@@ -148,6 +160,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         self, X: Any, y: Any, sample_weight: Any
     ) -> tuple[Matrix, Matrix, Vector | None]:
         check_numbers(y)
+        X = image_rows(self.image_shape, X)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         largest = float(np.abs(y).max())
         if largest > _LARGEST_TARGET:

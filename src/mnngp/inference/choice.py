@@ -88,7 +88,7 @@ def choose(
 
         def one(kernel: DeepKernel) -> Trial:
             with collect_warnings():  # what is chosen in the end says it again
-                result = _try(kernel, points, few, objective)
+                result = trial_of(kernel, points, few, objective)
             if done is not None:
                 done(1.0 / budget)
             return result
@@ -122,7 +122,7 @@ def _compared_on(
     return few, kernel.prepared("X", kernel.checked("X", few.X))
 
 
-def _try(kernel: DeepKernel, points: Points, data: Observations, objective: Objective) -> Trial:
+def trial_of(kernel: DeepKernel, points: Points, data: Observations, objective: Objective) -> Trial:
     """Score a kernel with the noise that suits it best."""
     began = time.perf_counter()
     spectrum = Spectrum.of(kernel, points, data)
@@ -206,19 +206,33 @@ def untried(space: SearchSpace, data: Observations, objective: Objective) -> Tri
 
 def best_signal(trial: Trial, data: Observations, noise_var: float, seed: Any) -> float:
     """The signal variance with the largest evidence for a given noise variance."""
-    few, points = _compared_on(data, trial.kernel, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    if _of_images(trial):
+        data = data.sample(max(FEW, trial.n_rows), rng)
+    few, points = _compared_on(data, trial.kernel, rng)
     spectrum = Spectrum.of(trial.kernel, points, few)
     signals = np.logspace(-8.0, 8.0, 129) * (float(np.mean(few.y**2)) or 1.0) * few.mean_weight
     evidence = [spectrum.log_evidence(signal, noise_var) for signal in signals]
     return float(signals[int(np.argmax(evidence))] / spectrum.unit)
 
 
-def best_scales(trial: Trial, data: Observations, seed: Any) -> Vector:
-    """The scale of signal and noise of each target that leave-one-out asks for."""
-    few = data.sample(_REFINED_ON, np.random.default_rng(seed))
-    with collect_warnings():
-        posterior = Posterior(trial.kernel, few.X, few.y, trial.noise_ratio / few.weight)
+def best_scales(trial: Trial, data: Observations, seed: Any, posterior: Posterior) -> Vector:
+    """The scale of signal and noise of each target that leave-one-out asks for.
+
+    ``posterior`` is that of all data, with the trial's noise: another kernel of images would take
+    longer than to ask it.
+    """
+    few = data
+    if not (_of_images(trial) and posterior.factored):
+        most = max(FEW, trial.n_rows) if _of_images(trial) else _REFINED_ON
+        few = data.sample(most, np.random.default_rng(seed))
+        with collect_warnings():
+            posterior = Posterior(trial.kernel, few.X, few.y, trial.noise_ratio / few.weight)
     return scales(posterior.weights(), posterior.precision(), trial.noise_ratio, few)
+
+
+def _of_images(trial: Trial) -> bool:
+    return bool(getattr(trial.kernel, "convolutional", False))
 
 
 def share_of_time(n: int, budget: int) -> float:

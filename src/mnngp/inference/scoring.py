@@ -24,9 +24,10 @@ import numpy as np
 from mnngp._typing import Matrix, Vector
 from mnngp.inference.observations import Observations
 from mnngp.inference.solvers.covariance import contraction
-from mnngp.kernels.evaluate import correlations, standard_deviations
+from mnngp.kernels.evaluate import correlations, distances, standard_deviations
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import DeepKernel
+from mnngp.networks.network import Network
 
 # prior variance of a constant, relative to the rest, beyond which it is free for all purposes
 _INTERCEPT = 1e3
@@ -139,12 +140,17 @@ class Spectrum:
     @staticmethod
     def of(kernel: DeepKernel, points: Points, data: Observations) -> Spectrum:
         """Decompose the kernel matrix, in the distance form where all correlations are near one."""
-        network = kernel.network
-        kappa = contraction(network, points)
+        network, u = kernel.network, None
+        if not (isinstance(network, Network) or network.tangent):
+            u = distances(network, points)  # dear, of images: once for both that need them
+        kappa = contraction(network, points, u)
         deviation = standard_deviations(network, points)
         unit = kappa * float(np.mean(deviation**2)) * data.mean_weight or 1.0
         scale = deviation * np.sqrt(kappa * data.weight / unit)
-        matrix = correlations(network, points, contraction=kappa).astype(np.float64)
+        if u is None:
+            matrix = correlations(network, points, contraction=kappa).astype(np.float64)
+        else:
+            matrix = 1.0 - (2.0 / kappa) * u.astype(np.float64)
         matrix += min((1.0 - kappa) / kappa, _INTERCEPT)
         matrix *= scale[:, None]
         matrix *= scale

@@ -26,6 +26,7 @@ from mnngp.kernels.points import Points
 from mnngp.networks.network import Network
 
 _SAMPLE = 512  # points that the contraction is chosen from
+_IMAGES = 128  # those of images, whose distances take long
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,10 @@ def has_variance(network: Network, points: Points) -> NDArray[np.bool_]:
     return np.full(len(points), True) if biases else np.asarray(points.square_lengths > 0.0)
 
 
-def contraction(network: Network, points: Points) -> float:
+def contraction(network: Network, points: Points, u: Matrix | None = None) -> float:
     """κ, from the distances of a sample of points: one, unless the network moves all together.
+
+    ``u`` are the distances of all points, if they are known already.
 
     The smallest κ for which ``1 - 2u/κ`` is positive definite would do. It depends on how the
     points lie, not on their distances alone; so growing multiples of the largest distance are tried
@@ -66,8 +69,10 @@ def contraction(network: Network, points: Points) -> float:
     # no intercept where the function is zero for sure
     if network.tangent or len(points) < 2 or not has_variance(network, points).all():
         return 1.0
-    chosen = np.unique(np.linspace(0, len(points) - 1, _SAMPLE).astype(np.int64))
-    u = distances(network, points.subset(chosen)).astype(np.float64)
+    most = _SAMPLE if isinstance(network, Network) else _IMAGES
+    chosen = np.unique(np.linspace(0, len(points) - 1, most).astype(np.int64))
+    u = distances(network, points.subset(chosen)) if u is None else u[np.ix_(chosen, chosen)]
+    u = u.astype(np.float64)
     largest = float(u.max())
     if largest < np.finfo(network.dtype).tiny:  # below it digits are lost, and 1/κ overflows
         remedy = ", or dtype='float64'" if network.dtype == np.float32 else ""
