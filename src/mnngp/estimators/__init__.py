@@ -4,13 +4,16 @@ from typing import Any
 
 from mnngp.estimators import model_file
 from mnngp.estimators.classifier import ClassificationLeaveOneOut, MaxoutGPClassifier
+from mnngp.estimators.image_features import ImageStandardizer, ZCAWhitening
 from mnngp.estimators.regressor import MaxoutGPRegressor, RegressionLeaveOneOut
 
 __all__ = [
     "ClassificationLeaveOneOut",
+    "ImageStandardizer",
     "MaxoutGPClassifier",
     "MaxoutGPRegressor",
     "RegressionLeaveOneOut",
+    "ZCAWhitening",
     "load",
 ]
 

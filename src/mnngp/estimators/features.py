@@ -1,10 +1,14 @@
-"""What is done to the features before the kernel: nothing, or columns or rows standardised."""
+"""What is done to the features before the kernel: nothing, or columns or rows standardised; of
+images, whitened behind that.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mnngp._typing import Matrix, Vector
 
@@ -43,11 +47,81 @@ class Scaling:
             result: Matrix = X - self.mean
             result /= self.scale
             return result
-        if self.normalize == "sphere":
-            centred = X - X.mean(axis=1, keepdims=True)
-            size = np.abs(centred).max(axis=1, keepdims=True)
-            flat = size <= 8.0 * np.finfo(np.float64).eps * np.abs(X).max(axis=1, keepdims=True)
-            centred /= np.where(flat, np.inf, np.where(size > 0.0, size, 1.0))
-            root = np.sqrt(np.mean(centred**2, axis=1, keepdims=True))
-            return np.asarray(centred / np.where(flat, 1.0, root))
-        return X
+        return standardised_rows(X) if self.normalize == "sphere" else X
+
+
+def standardised_rows(X: NDArray[Any]) -> NDArray[Any]:
+    """Each row minus its mean, divided by its standard deviation; one without any becomes zero."""
+    centred = X - X.mean(axis=1, keepdims=True)
+    size = np.abs(centred).max(axis=1, keepdims=True)
+    flat = size <= 8.0 * np.finfo(X.dtype).eps * np.abs(X).max(axis=1, keepdims=True)
+    centred /= np.where(flat, np.inf, np.where(size > 0.0, size, 1.0))
+    root = np.sqrt(np.mean(centred**2, axis=1, keepdims=True))
+    return np.asarray(centred / np.where(flat, 1.0, root))
+
+
+@dataclass(frozen=True, eq=False)
+class Whitened(Scaling):
+    """Rows standardised, and then whitened by what was learned of the training data.
+
+    With the mean μ and the covariance U Λ Uᵀ of the standardised rows, and ε the regularisation
+    times the mean of all Λ, x becomes ``U (Λ + ε)^(-1/2) Uᵀ (x - μ)``. ``components`` are the
+    columns of U that the data have a variance along, so it is
+
+        (x - μ)/√ε + Vᵀ diag(gain) V (x - μ),    gain = (Λ + ε)^(-1/2) - ε^(-1/2),
+
+    and few rows take little work, however many columns they have.
+    """
+
+    components: Matrix  # V, (r, d)
+    gain: Vector  # (r,)
+
+    @staticmethod
+    def along(axes: PrincipalAxes, regularization: float) -> Whitened:
+        """By axes that were found."""
+        (r, d), added = axes.components.shape, regularization * float(axes.variance.sum())
+        added /= d
+        # without any variance there is nothing to divide by; without ε only directions that have it
+        scale = 1.0 if r == 0 else np.sqrt(added) if added > 0.0 else np.inf
+        gain = 1.0 / np.sqrt(axes.variance + added) - 1.0 / scale
+        return Whitened("whitened", axes.mean, np.full(d, scale), axes.components, gain)
+
+    def __call__(self, X: Matrix) -> Matrix:
+        return self.whiten(standardised_rows(X))
+
+    def whiten(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Rows that need no standardising, in their type."""
+        mean, scale, components, gain = (
+            part.astype(X.dtype, copy=False)
+            for part in (self.mean, self.scale, self.components, self.gain)
+        )
+        centred = X - mean
+        result = ((centred @ components.T) * gain) @ components
+        centred /= scale
+        result += centred
+        return np.asarray(result)
+
+
+class PrincipalAxes(NamedTuple):
+    """Mean of rows, and the directions in which they vary, the largest variance first."""
+
+    mean: Vector
+    variance: Vector  # (r,)
+    components: Matrix  # (r, d), orthonormal
+
+    @staticmethod
+    def of(X: Matrix, weight: Vector | None = None) -> PrincipalAxes:
+        """By the smaller one of the two matrices that have the same eigenvalues."""
+        share = np.full(len(X), 1.0 / len(X)) if weight is None else weight / weight.sum()
+        mean = share @ X
+        centred = (X - mean) * np.sqrt(share)[:, None]
+        few = len(X) < X.shape[1]
+        values, vectors = np.linalg.eigh(centred @ centred.T if few else centred.T @ centred)
+        # what is left of equal rows is the rounding of their mean
+        eps = np.finfo(np.float64).eps
+        rounding = X.shape[1] * (8.0 * eps * float(np.abs(X).max())) ** 2
+        there = np.flatnonzero(values > max(len(values) * eps * values[-1], rounding))[::-1]
+        components = vectors.T[there]
+        if few:
+            components = components @ centred / np.sqrt(values[there])[:, None]
+        return PrincipalAxes(mean, values[there], np.ascontiguousarray(components))
