@@ -273,7 +273,11 @@ def _printable(text: str) -> str:
 
 
 def _network(setting: Setting) -> str:
+    from mnngp.experiments.protocol import ACTIVATIONS
+
     unit = setting.activation if setting.rank is None else f"{setting.activation}-{setting.rank}"
+    if setting.activation not in ACTIVATIONS and setting.rank is not None:  # all of its layers
+        unit = f"{setting.activation}, rank {setting.rank}"
     weight, bias, depth = setting.weight_var, setting.bias_var, setting.depth
     if setting.width is not None:
         deviations = f"weight_std {weight**0.5:.4g}, bias_std {bias**0.5:.4g}"

@@ -85,9 +85,10 @@ class Prepared:
         self.images = _Split(protocol, images, test, split)
         self.infinite = _Infinite(protocol, self.images) if "dense" in forms else None
         self.finite = _Finite(protocol, self.images) if "finite" in forms else None
-        self.pictures = Pictures(self.images.pixels, images.shape)
+        self.pictures, self.blocks = None, blocks
+        if "convolutional" in forms:
+            self.pictures = Pictures(self.images.pixels, images.shape)
         self.noise = protocol.noise_var, protocol.policy
-        self.blocks = blocks
         # The paper raises the noise where a matrix cannot be factored; ``noise_var`` and
         # ``attempts`` tell. Else it is a warning.
         self.expected: tuple[type[NoiseWarning], ...] = (
@@ -131,7 +132,7 @@ class Prepared:
         groups, form = [group for group, _ in cells], cells[0][0].form
         if self.finite is not None and form == "finite":
             return self.finite.cells(groups, step)
-        if self.blocks is not None and form == "convolutional":
+        if self.pictures is not None and self.blocks is not None and form == "convolutional":
             found = self.pictures.means(groups, self.images.targets, self.noise, self.blocks, step)
             return [self.images.scores(mean) | _noise(posterior) for mean, posterior in found]
         assert self.infinite is not None  # forms says so

@@ -189,14 +189,24 @@ class Sweep:
         return contested
 
     def _run_split(self, split: Split) -> None:
-        """Compute what is claimable of a split, as many units at a time as there are threads."""
+        """Compute what is claimable of a split."""
+        self._run_forms(split, ("dense", "finite"))
+        self._run_forms(split, ("convolutional",))
+
+    def _run_forms(self, split: Split, wanted: Collection[str]) -> None:
+        """Units of some forms, as many at a time as there are threads.
+
+        A convolutional one has all threads for its blocks, whose numbers are the same for any.
+        """
         groups = [group for unit in self.open if unit.split == split for group in unit.groups]
-        small, forms = split.n_train <= SMALL, {group.form for group in groups}
+        groups = [group for group in groups if group.form in wanted]
+        forms = {group.form for group in groups}
+        small = split.n_train <= SMALL and "convolutional" not in forms
         workers = threads.count() if small else 1
         finite = [group for group in groups if group.width is not None]
         if any(_together(group, max(group.depths)) == 1 for group in finite):
             workers = 1  # each may take gigabytes
-        queue = self._claimed(split)
+        queue = self._claimed(split, wanted)
         ahead = list(islice(queue, workers))
         if not ahead:
             return

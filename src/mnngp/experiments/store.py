@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mnngp import __version__
-from mnngp._io import lock, unlock
+from mnngp._system.locks import lock, unlock
 from mnngp.errors import InputError
 from mnngp.experiments import database, records
 from mnngp.experiments.database import REMEDY, HotJournalError, StoreError

@@ -9,6 +9,7 @@ checksum, is computed again. Nothing in a store is run: it may come from a stran
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -22,7 +23,7 @@ from typing import IO, Any
 import numpy as np
 
 from mnngp import __version__
-from mnngp._io import atomic_write, lock
+from mnngp._io import atomic_write
 from mnngp._system.memory import format_bytes
 from mnngp._typing import Matrix
 from mnngp.errors import InputError
@@ -69,6 +70,8 @@ class BlockStore(contextlib.AbstractContextManager["BlockStore"]):
             raise
 
     def _locked(self) -> None:
+        from mnngp._system.locks import lock  # not every platform has them
+
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._open.append(open(self.folder / _LOCK, "ab"))  # noqa: SIM115
@@ -132,13 +135,19 @@ class BlockStore(contextlib.AbstractContextManager["BlockStore"]):
                 f"store: {self.folder} needs {format_bytes(needed)} for a matrix of {rows:,} × "
                 f"{columns:,}, and {format_bytes(free)} are free there"
             )
-        self.matrix = np.lib.format.open_memmap(
-            self.folder / _MATRIX, mode="w+", dtype=self.dtype, shape=(rows, columns)
-        )
-        if hasattr(os, "posix_fallocate"):  # a disk that is full later would end the process
-            with open(self.folder / _MATRIX, "rb+") as file, contextlib.suppress(OSError):
-                os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
-        self.matrix.flush()
+        try:
+            self.matrix = np.lib.format.open_memmap(
+                self.folder / _MATRIX, mode="w+", dtype=self.dtype, shape=(rows, columns)
+            )
+            if hasattr(os, "posix_fallocate"):  # a disk that is full later would end the process
+                with open(self.folder / _MATRIX, "rb+") as file:
+                    os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # of the file system
+                raise InputError(
+                    f"store: {self.folder} cannot hold {format_bytes(needed)}: {error.strerror}"
+                ) from error
+        self.matrix.flush()  # type: ignore[attr-defined]
         self._open.append(open(self.folder / _BLOCKS, "a", encoding="ascii"))  # noqa: SIM115
         with atomic_write(self.folder / _ABOUT) as file:
             file.write(json.dumps(self.about | {"size": size}, indent=1).encode())
