@@ -186,6 +186,8 @@ class _Split:
 
     def scores(self, mean: Matrix) -> Outcome:
         """Accuracies and log losses of predictions for the other images."""
+        if not np.isfinite(mean).all():
+            raise MnngpError("the posterior means are not finite")
         right = mean.argmax(axis=1) == self.labels
         count = len(self.validation)
         parts = slice(0, count), slice(count, None)
