@@ -12,6 +12,7 @@ from pathlib import Path
 
 from mnngp.experiments import runner
 from mnngp.experiments.protocol import Protocol
+from mnngp.experiments.records import Watcher
 from mnngp.experiments.store import Store
 
 MNNGP = Path(sys.executable).with_name("mnngp")
@@ -103,7 +104,7 @@ def in_order(protocol, results):
     return sorted(results, key=lambda r: place[key(r)])
 
 
-class Counter:
+class Counter(Watcher):
     """A watcher that counts the cells which are computed here."""
 
     def __init__(self):

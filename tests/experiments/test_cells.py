@@ -245,7 +245,7 @@ def test_a_cell_that_fails_has_its_warnings_too(digits, tmp_path, monkeypatch):
             warn_of_accuracy(f"layer {layer // 2}\n is odd")
         raise ZeroDivisionError("oh \udcff dear")
 
-    monkeypatch.setattr(cells._Infinite, "_mean", broken)
+    monkeypatch.setattr(cells, "mean_at", broken)
     results = swept(tmp_path / "run.sqlite", protocol_of(train=40), digits)
     assert {result.error for result in results} == {"ZeroDivisionError: oh ? dear"}
     assert {result.warning for result in results} == {

@@ -16,8 +16,8 @@ from tests.made_up import sealed
     ("statement", "message"),
     [
         (
-            "PRAGMA user_version = 4",
-            "has the format 4, mnngp .* reads 1 to 3; a newer mnngp reads it",
+            "PRAGMA user_version = 5",
+            "has the format 5, mnngp .* reads 1 to 4; a newer mnngp reads it",
         ),
         ("PRAGMA user_version = 2", "does not have the tables of a store"),
         (

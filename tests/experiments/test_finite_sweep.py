@@ -487,7 +487,7 @@ def test_a_store_from_before_finite_networks_is_read_and_goes_on(tmp_path):
         assert [replace(one, width=None) for one in store.results()] == whole[:-2]
     assert numbers(swept(old, protocol)) == numbers(whole)
     with Store.open(old) as store:
-        assert store._value("PRAGMA user_version") == 3
+        assert store._value("PRAGMA user_version") == 4
 
 
 @pytest.mark.parametrize("change", ["weight_var = -1.0", "width = NULL", "kind = 'nngp'"])

@@ -85,15 +85,15 @@ def test_failing_cells_are_recorded_and_the_rest_goes_on(digits, tmp_path, monke
 
 
 def test_whatever_a_cell_raises_is_its_own_affair(digits, tmp_path, monkeypatch):
-    plain = cells._Infinite._mean
+    plain = cells.mean_at
 
-    def broken(self, posterior, step):
+    def broken(posterior, others, step):
         if posterior.kernel.weight_var == 0.5:
             raise ZeroDivisionError("oh dear")
-        mean = plain(self, posterior, step)
+        mean = plain(posterior, others, step)
         return mean if len(posterior.kernel.layers) == 1 else np.full_like(mean, np.nan)
 
-    monkeypatch.setattr(cells._Infinite, "_mean", broken)
+    monkeypatch.setattr(cells, "mean_at", broken)
     results = swept(tmp_path / "run.sqlite", protocol_of(), digits)
     errors = {(result.weight_var, result.depth): result.error for result in results}
     assert errors[0.5, 1] == errors[0.5, 5] == "ZeroDivisionError: oh dear"

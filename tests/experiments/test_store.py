@@ -192,7 +192,7 @@ def test_a_store_of_format_2_goes_on_with_checksums(digits, tmp_path):
         Store.begin(path, protocol).close()
         assert (reader.news(0), reader.protocol, reader.keys()) == (before, protocol, keys)
     with Store.begin(path, protocol) as store:
-        assert store._value("PRAGMA user_version") == 3
+        assert store._value("PRAGMA user_version") == 4
         assert store.news(0) == before
         assert store.about()["created"] == "2026-11-17T09:24:02+00:00"
         assert store.forget_failed() == 2
@@ -200,6 +200,29 @@ def test_a_store_of_format_2_goes_on_with_checksums(digits, tmp_path):
     alter(path, "UPDATE cell SET test_accuracy = 0.99 WHERE number = 1")
     with Store.open(path) as store, pytest.raises(StoreError, match="does not have its checksum"):
         store.results()
+
+
+# by mnngp at commit 85a653f: 10 cells
+FORMAT_3 = FORMAT_2.with_name("store-format-3.sqlite")
+
+
+def test_a_store_of_format_3_is_read_as_it_is_and_goes_on(digits, tmp_path):
+    path = tmp_path / "run.sqlite"
+    path.write_bytes(FORMAT_3.read_bytes())
+    with Store.open(path) as store:
+        before, protocol = store.news(0), store.protocol
+        assert store.about()["done"] == len(protocol) == 10
+        assert {result.options for _, _, result in before} == {None}
+    assert path.read_bytes() == FORMAT_3.read_bytes()
+    keys = {group.key(depth) for group in protocol.groups for depth in group.depths}
+    assert keys == {key for _, key, _ in before}
+    with Store.begin(path, protocol) as store:
+        assert store._value("PRAGMA user_version") == 4
+        assert store.news(0) == before
+    found = swept(tmp_path / "new.sqlite", protocol, digits)
+    old = numbers(result for _, _, result in before)
+    for cell, values in numbers(found).items():
+        assert values[1:5] == pytest.approx(old[cell][1:5], rel=1e-9)
 
 
 def test_a_store_of_format_2_that_is_damaged_stays_as_it_is(tmp_path):

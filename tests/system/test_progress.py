@@ -240,5 +240,5 @@ def test_time_left_between_steps():
     # it is overdue: a quarter took at least 17 s, not 4
     assert work.time_left(at[17.0], False) == "51 s left"
     assert work.time_left(at[1000.0], False) == "50 min left"
-    times = [progress._duration(seconds) for seconds in (-3.0, 0.2, 59.4, 110.0, 3000.0, 7200.0)]
+    times = [progress.duration(seconds) for seconds in (-3.0, 0.2, 59.4, 110.0, 3000.0, 7200.0)]
     assert times == ["1 s", "1 s", "59 s", "2 min", "50 min", "2.0 h"]

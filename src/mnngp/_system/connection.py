@@ -88,6 +88,16 @@ def client_at(address: str, name: str = "scheduler") -> Any:
         raise ClusterError(f"there is no Dask scheduler at {address}: {error}") from error
 
 
+def check_client(name: str, client: Any, advice: str) -> None:
+    """Raise if it is no client that work can be given to; ``name`` is that of the argument."""
+    if not isinstance(client, distributed().Client):
+        raise InputError(f"{name} must be an address, a distributed.Client or None, got {client!r}")
+    if client.asynchronous:
+        raise InputError(f"{name} must be a client that is not asynchronous, got {client!r}")
+    if client.status == "closed":
+        raise ClusterError(f"the client that is given as {name} is closed; {advice}")
+
+
 def _first() -> float:
     """Seconds for a scheduler's first answer, and to get it back: Dask's setting."""
     import dask

@@ -103,7 +103,7 @@ class Stages:
         as well.
         """
         if over:
-            return f"{'took' if self.finished else 'stopped after'} {_duration(now - self.started)}"
+            return f"{'took' if self.finished else 'stopped after'} {duration(now - self.started)}"
         if self.fraction > self._steps[-1][1]:
             self._steps.append((now, self.fraction))
         while len(self._steps) > 2 and self._steps[1][0] <= 0.5 * (self.started + now):
@@ -114,7 +114,7 @@ class Stages:
         overdue = now - last > _OVERDUE * (last - then) / (len(self._steps) - 1)
         to_do = (1.0 - fraction) / (fraction - before)
         left = to_do * (now - then) if overdue else to_do * (last - then) - (now - last)
-        return f"{_duration(left)} left"
+        return f"{duration(left)} left"
 
 
 def _watched() -> bool:
@@ -169,7 +169,8 @@ def _draw_in_notebook(work: Stages, over: threading.Event) -> None:
             handle.update({"text/plain": text}, raw=True)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds for people."""
     if seconds < 99.5:
         return f"{max(1.0, seconds):.0f} s"
     minutes = seconds / 60.0

@@ -144,6 +144,7 @@ class Display(Watcher):
         self.title, self.console = _printable(title), Console(stderr=True, highlight=False)
         self.live: Any = None
         self.total = self.ours = 0
+        self.advance = 0.0  # in cells that are computed here, finished ones included
         # Finished cells, and those of them that failed: another process may open these again.
         self.cells: set[tuple[Setting, int]] = set()
         self.failed: set[tuple[Setting, int]] = set()
@@ -177,6 +178,7 @@ class Display(Watcher):
 
     def finished(self, results: Sequence[Result]) -> None:
         self.ours += len(results)
+        self.advance = max(self.advance, float(self.ours))
         self._take(results)
         from mnngp.experiments.selection import Setting
 
@@ -188,6 +190,11 @@ class Display(Watcher):
             and results
             and (time.monotonic() > self.told + _EVERY or len(self.cells) == self.total)
         ):
+            self._say(" · ".join(self._facts()))
+
+    def advanced(self, cells: float) -> None:
+        self.advance += cells
+        if self.live is None and time.monotonic() > self.told + _EVERY:
             self._say(" · ".join(self._facts()))
 
     def waiting(self, cells: int) -> None:
@@ -219,11 +226,13 @@ class Display(Watcher):
         self.console.print(_printable(text), markup=False, soft_wrap=True)
 
     def _facts(self) -> list[str]:
-        facts = [f"{len(self.cells):,} of {self.total:,} cells"]
+        ahead = max(0.0, self.advance - self.ours)  # of cells that are under way
+        under_way = f", {ahead:.2f} under way" if ahead >= 0.01 else ""
+        facts = [f"{len(self.cells):,} of {self.total:,} cells{under_way}"]
         seconds = time.monotonic() - self.started
-        if self.ours and seconds > 0.0:
-            rate = self.ours / seconds
-            left = _duration((self.total - len(self.cells)) / rate)
+        if self.ours + ahead > 0.0 and seconds > 0.0:
+            rate = (self.ours + ahead) / seconds
+            left = _duration(max(0.0, self.total - len(self.cells) - ahead) / rate)
             facts += [f"{rate:.3g} a second", f"{left} left"]
         if self.failed:
             facts.append(f"{len(self.failed):,} failed")
@@ -264,13 +273,18 @@ def _printable(text: str) -> str:
 
 
 def _network(setting: Setting) -> str:
+    from mnngp.experiments.protocol import ACTIVATIONS
+
     unit = setting.activation if setting.rank is None else f"{setting.activation}-{setting.rank}"
+    if setting.activation not in ACTIVATIONS and setting.rank is not None:  # all of its layers
+        unit = f"{setting.activation}, rank {setting.rank}"
     weight, bias, depth = setting.weight_var, setting.bias_var, setting.depth
     if setting.width is not None:
         deviations = f"weight_std {weight**0.5:.4g}, bias_std {bias**0.5:.4g}"
         return f"{unit}, width {setting.width}, depth {depth}, {deviations}, {setting.training}"
     kind = "" if setting.kind == "nngp" else f" {setting.kind}"
-    return f"{unit}{kind}, depth {depth}, weight_var {weight:.4g}, bias_var {bias:.4g}"
+    options = "" if setting.options is None else f", {setting.options}"
+    return f"{unit}{kind}, depth {depth}, weight_var {weight:.4g}, bias_var {bias:.4g}{options}"
 
 
 def _duration(seconds: float) -> str:

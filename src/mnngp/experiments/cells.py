@@ -5,6 +5,8 @@ others.
 and serve every network. What is left of a cell is a short series for each pair of images, one
 factorisation, and one product. Variances are not computed: they would cost more than all the rest.
 
+*Convolutional networks.* See ``image_cells``.
+
 *Finite width.* Networks of one shape are trained together (``mnngp.finite``). All networks of a
 repeat begin with the same random numbers, times their standard deviations, and see the training
 images in the same order: what differs between them is what the protocol says.
@@ -32,8 +34,9 @@ from mnngp import finite
 from mnngp._system import threads
 from mnngp._typing import Matrix
 from mnngp.data import Images, standardised
-from mnngp.errors import MnngpError, NoiseWarning, collect_warnings
+from mnngp.errors import ClusterError, MnngpError, NoiseWarning, collect_warnings
 from mnngp.estimators.calibration import SoftmaxLoss
+from mnngp.experiments.image_cells import InBlocks, Pictures, mean_at
 from mnngp.experiments.protocol import Group, Protocol, Split
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels import sphere
@@ -66,15 +69,26 @@ class Test:
 class Prepared:
     """The images of a split, and what its cells share.
 
-    ``kinds`` are those of the networks to come: what others would need is not computed.
+    ``forms`` are those of the networks to come: what others would need is not computed. ``blocks``
+    are for convolutional ones.
     """
 
     def __init__(
-        self, protocol: Protocol, images: Images, test: Test, split: Split, kinds: Collection[str]
+        self,
+        protocol: Protocol,
+        images: Images,
+        test: Test,
+        split: Split,
+        forms: Collection[str],
+        blocks: InBlocks | None = None,
     ) -> None:
         self.images = _Split(protocol, images, test, split)
-        self.infinite = _Infinite(protocol, self.images) if set(kinds) - {"finite"} else None
-        self.finite = _Finite(protocol, self.images) if "finite" in kinds else None
+        self.infinite = _Infinite(protocol, self.images) if "dense" in forms else None
+        self.finite = _Finite(protocol, self.images) if "finite" in forms else None
+        self.pictures, self.blocks = None, blocks
+        if "convolutional" in forms:
+            self.pictures = Pictures(self.images.pixels, images.shape)
+        self.noise = protocol.noise_var, protocol.policy
         # The paper raises the noise where a matrix cannot be factored; ``noise_var`` and
         # ``attempts`` tell. Else it is a warning.
         self.expected: tuple[type[NoiseWarning], ...] = (
@@ -86,10 +100,10 @@ class Prepared:
     ) -> Iterator[tuple[Group, int, Outcome, float]]:
         """Compute the cells of some groups: each with its depth, its outcome and its seconds.
 
-        Networks of finite width must be of one shape; each takes its share of the time. What fails
-        is an outcome, too.
+        Networks of finite width must be of one shape, convolutional ones of one kernel; each takes
+        its share of the time. What fails is an outcome, too.
         """
-        together = groups[0].kind == "finite"
+        together = groups[0].form != "dense"
         pairs = [(group, depth) for group in groups for depth in group.depths]
         for cells in [pairs] if together else [[pair] for pair in pairs]:
             start = time.perf_counter()
@@ -105,6 +119,8 @@ class Prepared:
         with collect_warnings() as warned:
             try:
                 outcomes = self._computed(cells, step)
+            except ClusterError:  # not of a cell
+                raise
             except Exception as error:
                 # without lone surrogates
                 text = f"{type(error).__name__}: {error}".encode(errors="replace").decode()
@@ -113,9 +129,13 @@ class Prepared:
         return [outcome | {"warning": _text(lines)} for outcome in outcomes]
 
     def _computed(self, cells: list[tuple[Group, int]], step: Stop) -> list[Outcome]:
-        if self.finite is not None and cells[0][0].kind == "finite":
-            return self.finite.cells([group for group, _ in cells], step)
-        assert self.infinite is not None  # kinds says so
+        groups, form = [group for group, _ in cells], cells[0][0].form
+        if self.finite is not None and form == "finite":
+            return self.finite.cells(groups, step)
+        if self.pictures is not None and self.blocks is not None and form == "convolutional":
+            found = self.pictures.means(groups, self.images.targets, self.noise, self.blocks, step)
+            return [self.images.scores(mean) | _noise(posterior) for mean, posterior in found]
+        assert self.infinite is not None  # forms says so
         return [self.infinite.cell(group, depth, step) for group, depth in cells]
 
 
@@ -129,14 +149,14 @@ def _text(warned: Iterable[str]) -> str | None:
 
 
 @contextmanager
-def limited(small: bool, kinds: Collection[str]) -> Iterator[None]:
+def limited(small: bool, forms: Collection[str]) -> Iterator[None]:
     """The threads of the libraries that compute cells: one if a cell is ``small``, and several run
     side by side.
 
     PyTorch has its own count, which threads that begin inside inherit.
     """
     with threadpool_limits(limits=1, user_api="blas") if small else nullcontext():
-        if "finite" not in kinds:
+        if "finite" not in forms:
             yield
             return
         import torch
@@ -159,8 +179,15 @@ class _Split:
         self.targets = _targets(images.y[train])
         self.labels = np.concatenate([images.y[validation], test.labels])
 
+    @property
+    def pixels(self) -> tuple[Matrix, Matrix]:
+        """Those to learn from, and the others."""
+        return self.train, np.concatenate([self.validation, self.test.pixels])
+
     def scores(self, mean: Matrix) -> Outcome:
         """Accuracies and log losses of predictions for the other images."""
+        if not np.isfinite(mean).all():
+            raise MnngpError("the posterior means are not finite")
         right = mean.argmax(axis=1) == self.labels
         count = len(self.validation)
         parts = slice(0, count), slice(count, None)
@@ -183,7 +210,7 @@ class _Infinite:
         others = _points(images.validation), images.test.points
         points = _points(images.train)
         groups = (group for group in protocol.groups if group.split == images.split)
-        several = sum(len(group.depths) for group in groups if group.width is None) > 1
+        several = sum(len(group.depths) for group in groups if group.form == "dense") > 1
         keep = several and 8 * len(points) * (len(points) // 2 + len(images.labels)) <= _KEPT
         self.points = sphere.on_sphere(points, sphere.window(others[0], points), keep=keep)
         self.others = [self.points.beside(some, keep=keep) for some in others]
@@ -191,20 +218,7 @@ class _Infinite:
     def cell(self, group: Group, depth: int, step: Stop) -> Outcome:
         known = (self.points, self.images.targets, self.noise_var)
         posterior = Posterior(group.kernel(depth), *known, policy=self.policy, progress=step)
-        mean = self._mean(posterior, step)
-        if not np.isfinite(mean).all():
-            raise MnngpError("the posterior means are not finite")
-        noise = {"noise_var": float(posterior.noise_var[0]), "attempts": posterior.report.attempts}
-        return self.images.scores(mean) | noise
-
-    def _mean(self, posterior: Posterior, step: Stop) -> Matrix:
-        """The posterior means at the other images, a chunk of them at a time."""
-        means, size = [], posterior.inverse.chunk_size
-        for some in self.others:
-            for start in range(0, len(some), size):
-                step()
-                means.append(posterior.mean(some[start : start + size]))
-        return np.concatenate(means)
+        return self.images.scores(mean_at(posterior, self.others, step)) | _noise(posterior)
 
 
 class _Finite:
@@ -253,6 +267,11 @@ class _Finite:
             else:
                 scored.append(self.images.scores(own.astype(np.float64)))
         return scored
+
+
+def _noise(posterior: Posterior) -> Outcome:
+    """What it was in the end."""
+    return {"noise_var": float(posterior.noise_var[0]), "attempts": posterior.report.attempts}
 
 
 def rows(protocol: Protocol, split: Split, count: int) -> tuple[Labels, Labels]:

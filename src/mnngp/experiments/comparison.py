@@ -118,17 +118,20 @@ def model_name(setting: Setting) -> str:
     '4-9-1.17-3.48'
     >>> model_name(Setting("mnist", 100, "maxout", "finite", 3, 13, 0.1**2, 0.001**2, width=500))
     '500-3-13-0.1-0.001'
+    >>> model_name(Setting("mnist", 100, "Conv(3), …", "nngp", 2, 5, 0.1, 1.0, options="flips"))
+    '2-5-0.10-1.00, flips'
     """
     variances = (setting.bias_var, setting.weight_var)
     if setting.width is not None:
         shape = (setting.width, setting.rank, setting.depth)
         words = [*shape, *(f"{math.sqrt(value):.4g}" for value in variances)]
     else:
-        first = setting.rank or ACTIVATIONS.get(setting.activation, setting.activation)
+        first = setting.rank or ACTIVATIONS.get(setting.activation, "conv")
         # two decimals, as the paper has it, or two digits where that would be none, or many
         shown = (f"{v:.2f}" if v == 0.0 or 0.01 <= v < 1000.0 else f"{v:.2g}" for v in variances)
         words = [first, setting.depth, *shown]
-    return "-".join(map(str, words))
+    options = "" if setting.options is None else f", {setting.options}"
+    return "-".join(map(str, words)) + options
 
 
 @dataclass(frozen=True)
@@ -233,7 +236,7 @@ def record(line: Line) -> dict[str, Any]:
         **of(line, "dataset", "n_train"),
         **of(best.results[0] if best else None, "n_validation", "n_test"),
         **of(line, "network", "activation", "kind"),
-        **of(setting, "width", "training"),
+        **of(setting, "width", "training", "options"),
         "model": line.model,
         **of(setting, "rank", "depth"),
         **spreads,

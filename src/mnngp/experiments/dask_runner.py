@@ -5,6 +5,9 @@ gives to workers that join later. What the cells of a split share (angles betwee
 computed on each worker that computes cells of it, and kept there; so a worker is given units of one
 split as long as there are some.
 
+*Kernels that take hours.* Cells of convolutional networks are computed by the driver, one after
+another, and the blocks of their kernels by all workers (``kernels.dask_blocks``).
+
 *What may break.* A worker: its units are done again by others; a unit that takes four workers with
 it is recorded as failed. (The driver does this itself. Dask would leave units waiting for a worker
 that is gone, if there was no other at that moment, and would blame units that were only waiting
@@ -33,6 +36,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -91,6 +95,7 @@ class _Distributed(Sweep):
     ) -> None:
         super().__init__(protocol, store, images, watcher)
         self.client = client
+        self.blocks = replace(self.blocks, client=client)
         self.plugin = _Cells(protocol, images)
         # units, futures and workers, by the keys of the futures
         self.running: dict[str, tuple[Unit, Any, str]] = {}
@@ -113,7 +118,8 @@ class _Distributed(Sweep):
     def _run_open(self) -> bool:
         """Have all units computed that nobody else is computing; whether there were any."""
         self.sources = {
-            split: self._claimed(split) for split in dict.fromkeys(unit.split for unit in self.open)
+            split: self._claimed(split, ("dense", "finite"))
+            for split in dict.fromkeys(unit.split for unit in self.open)
         }
         try:
             self._fill()
@@ -121,9 +127,27 @@ class _Distributed(Sweep):
             while self.running or self.again:
                 self._take()
                 self._fill()
-            return any_at_all
+            return self._run_convolutional() or any_at_all
         finally:
             self._give_up()
+
+    def _run_convolutional(self) -> bool:
+        """Compute kernels in blocks on the workers, the rest here; whether there were any."""
+        any_at_all = False
+        for split in dict.fromkeys(unit.split for unit in self.open):
+            data = None
+            for unit in self._claimed(split, ("convolutional",)):
+                if data is None:
+                    self.watcher.preparing(split)
+                    known = (self.protocol, self.images, self.test, split)
+                    data = Prepared(*known, ("convolutional",), self.blocks)
+                try:
+                    self._commit(unit, self._compute(data, unit))
+                except BaseException:
+                    self.store.release(unit.number)
+                    raise
+                any_at_all = True
+        return any_at_all
 
     def _fill(self) -> None:
         """Give every worker as much as it has threads for, and one unit more: it never waits.
@@ -292,10 +316,10 @@ class _Cells(distributed().WorkerPlugin):  # type: ignore[misc]
         with self.lock:  # two threads do not compute the same angles
             data = self.kept.pop(unit.split, None)
             if data is None:
-                kinds = {group.kind for group in self.protocol.groups if group.split == unit.split}
+                forms = {group.form for group in self.protocol.groups if group.split == unit.split}
                 while len(self.kept) >= _KEPT:
                     self.kept.popitem(last=False)
-                data = Prepared(self.protocol, self.images, self.test, unit.split, kinds)
+                data = Prepared(self.protocol, self.images, self.test, unit.split, forms)
             self.kept[unit.split] = data
         with self._alone(unit):
             return list(data.outcomes(unit.groups, _go_on))

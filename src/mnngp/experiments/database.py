@@ -1,18 +1,11 @@
-"""SQLite for stores: how a file is opened, its errors with their remedies, and locks.
-
-The locks are those of the operating system, on single bytes of a file. They go with the process
-that holds them, however it ends: nothing stays claimed by the dead, and there is no clock or
-heartbeat.
-"""
+"""SQLite for stores: how a file is opened, and its errors with their remedies."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 from urllib.parse import quote
 
 from mnngp._io import writable
@@ -84,36 +77,3 @@ def _translated(path: Path, what: str, error: Exception) -> StoreError:
     elif name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         text = f"another process has kept it for {_PATIENCE:.0f} seconds; {kept}"
     return StoreError(f"{path} cannot be {what}: {text}")
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def lock(file: IO[bytes], start: int, count: int) -> bool:
-        """Try to lock some bytes; whether nobody else has one of them."""
-        file.seek(start)
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, count)
-        except OSError:
-            return False
-        return True
-
-    def unlock(file: IO[bytes], start: int, count: int) -> None:
-        """Give them back."""
-        file.seek(start)
-        msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, count)
-
-else:
-    import fcntl
-
-    def lock(file: IO[bytes], start: int, count: int) -> bool:
-        """Try to lock some bytes; whether nobody else has one of them."""
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, count, start)
-        except (BlockingIOError, PermissionError):
-            return False
-        return True
-
-    def unlock(file: IO[bytes], start: int, count: int) -> None:
-        """Give them back."""
-        fcntl.lockf(file, fcntl.LOCK_UN, count, start)

@@ -11,10 +11,10 @@ from typing import Any
 
 from mnngp.experiments import comparison, rendering
 from mnngp.experiments.comparison import Line, dataset_name, network_name
-from mnngp.experiments.protocol import leaves
 from mnngp.experiments.records import Result
 from mnngp.experiments.rendering import NOTHING, power
 from mnngp.experiments.selection import Row
+from mnngp.experiments.toml_tables import leaves
 
 _MOST = 40  # rows of a list that could be as long as the run
 

@@ -4,7 +4,8 @@ docs/experiments.md describes the file. Repeat r shuffles the original training 
 ``numpy.random.default_rng(SeedSequence([seed, r]))``; the first n_t train and the next n_v
 validate. A *cell* is one network at one size and repeat. A *group* is the cells that differ in
 depth alone, a *split* a size and a repeat. Of a finite network ``weight_var`` and ``bias_var`` are
-the squares of its standard deviations.
+the squares of its standard deviations. The ``activation`` of a convolutional network is all of its
+layers, and its depth the number of activations among them.
 """
 
 from __future__ import annotations
@@ -12,24 +13,26 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mnngp import _validation
-from mnngp.data.published import NAMES, collection
+from mnngp.data.published import NAMES, Collection, collection
 from mnngp.errors import InputError
+from mnngp.experiments import convolutions
+from mnngp.experiments.convolutions import Convolution
+from mnngp.experiments.toml_tables import MOST, Table, leaves
 from mnngp.finite.schedule import Training
 
 if TYPE_CHECKING:
     from mnngp.kernels.sklearn import DeepKernel
 
 KINDS = ("nngp", "ntk", "finite")
+FORMS = ("dense", "convolutional", "finite")
 ACTIVATIONS = {  # the classes of mnngp.activations
     "maxout": "Maxout",
     "relu": "ReLU",
@@ -39,101 +42,14 @@ ACTIVATIONS = {  # the classes of mnngp.activations
     "tanh": "Tanh",
     "gelu": "GELU",
 }
-_MOST = 1_000_000  # values of a range, and cells
-_REQUIRED: Any = object()
 _DEEPEST = 10_000
 _WIDEST = 1_000_000
 _TRAINING = ("optimizer", "learning_rate", "epochs", "batch_size", "patience")
 _DATA = ("name", "train", "validation", "repeats", "seed", "test")
 _EVERY_FAMILY = ("activation", "kind", "rank", "depth", "train")
 _INFINITE = (*_EVERY_FAMILY, "weight_var", "bias_var")
+_CONVOLUTIONAL = (*convolutions.KEYS, *convolutions.OPTIONS)
 _FINITE = (*_EVERY_FAMILY, "width", "weight_std", "bias_std", *_TRAINING)
-
-
-class Table:
-    """One table of the file, read value by value: an error names the key.
-
-    ``name`` is how errors call it, ``known`` are the keys it may have.
-    """
-
-    def __init__(self, name: str, values: Any, known: Collection[str]) -> None:
-        if not isinstance(values, Mapping):
-            written = "" if name.endswith("]") else f", [{name}]"
-            raise InputError(f"{name} must be a table{written}, got {values!r}")
-        self.prefix, self.values = f"{name}." if name else "", values
-        for key in values:
-            if key not in known:
-                raise InputError(
-                    f"{self.prefix}{key} is not known here; there are {', '.join(sorted(known))}"
-                )
-
-    def __contains__(self, key: str) -> bool:
-        return key in self.values
-
-    def get(self, key: str, default: Any = _REQUIRED) -> Any:
-        """A value; without a default it must be there."""
-        if key not in self.values and default is _REQUIRED:
-            raise InputError(f"{self.prefix}{key} is missing")
-        return self.values.get(key, default)
-
-    def table(self, key: str, known: Collection[str]) -> Table:
-        return Table(f"{self.prefix}{key}", self.get(key), known)
-
-    def choice(self, key: str, allowed: Collection[str], default: Any = _REQUIRED) -> str:
-        return _validation.one_of(self.prefix + key, self.get(key, default), tuple(allowed))
-
-    def integer(self, key: str, default: Any = _REQUIRED) -> int:
-        return _validation.positive_int(self.prefix + key, self.get(key, default))
-
-    def integers(self, key: str, most: int | None = None) -> tuple[int, ...]:
-        """One positive integer or several, ascending and each once."""
-        numbers = {_validation.positive_int(name, item) for name, item in self._items(key)}
-        if most is not None and max(numbers) > most:
-            raise InputError(f"{self.prefix}{key} must be at most {most:,}, got {max(numbers):,}")
-        return tuple(sorted(numbers))
-
-    def reals(self, key: str, default: Any = _REQUIRED, **limits: Any) -> tuple[float, ...]:
-        """A number, several, or a range; ascending and each once.
-
-        ``limits`` are those of ``_validation.real``.
-        """
-        limits = {"low": 0.0, "high": _validation.LARGEST_VARIANCE, **limits}
-        if not isinstance(self.get(key, default), Mapping):
-            items = self._items(key, default)
-            return tuple(sorted({_validation.real(name, item, **limits) for name, item in items}))
-        inner = self.table(key, ("from", "to", "count"))
-        low, high = (
-            _validation.real(inner.prefix + end, inner.get(end), **limits) for end in ("from", "to")
-        )
-        if (count := inner.integer("count")) > _MOST:
-            raise InputError(f"{inner.prefix}count must be at most {_MOST:,}, got {count:,}")
-        return tuple(sorted(set(np.linspace(low, high, count).tolist())))
-
-    def _items(self, key: str, default: Any = _REQUIRED) -> list[tuple[str, Any]]:
-        """The values of a list, or the one value, with their names."""
-        value, name = self.get(key, default), self.prefix + key
-        if not isinstance(value, list):
-            return [(name, value)]
-        if not value:
-            raise InputError(f"{name} must hold at least one value, got none")
-        return [(f"{name}[{index}]", item) for index, item in enumerate(value)]
-
-
-def leaves(value: Any, key: str = "", *, lists: bool = False) -> Iterator[tuple[str, Any]]:
-    """The values of nested tables and lists, with their dotted keys.
-
-    With ``lists`` a list that holds no table is a value.
-    """
-    inner: Iterable[tuple[str, Any]]
-    if isinstance(value, Mapping):
-        inner = ((f"{key}.{name}" if key else name, item) for name, item in value.items())
-    elif isinstance(value, list) and not (lists and not any(isinstance(i, Mapping) for i in value)):
-        inner = ((f"{key}[{index}]", item) for index, item in enumerate(value))
-    else:
-        yield key, value
-        return
-    for name, item in inner:
-        yield from leaves(item, name, lists=lists)
 
 
 @dataclass(frozen=True, order=True)
@@ -157,21 +73,51 @@ class Group:
     depths: tuple[int, ...]
     width: int | None = None  # infinite
     training: Training | None = None  # of networks of finite width
+    convolution: Convolution | None = None
+
+    @property
+    def form(self) -> str:
+        """How its cells are computed: one of ``FORMS``."""
+        if self.convolution is not None:
+            return "convolutional"
+        return "dense" if self.width is None else "finite"
+
+    @property
+    def options(self) -> str | None:
+        """Of a convolutional network."""
+        return None if self.convolution is None else self.convolution.options
 
     def key(self, depth: int) -> str:
         """A cell's name, which no other cell of the protocol has."""
         unit = self.activation if self.rank is None else f"{self.activation}-{self.rank}"
         size, repeat = self.split.n_train, self.split.repeat
         kind = self.kind if self.width is None else f"{self.kind}-{self.width}/{self.training}"
-        return f"{size}/{repeat}/{unit}/{kind}/{self.weight_var!r}/{self.bias_var!r}/{depth}"
+        options = "" if self.options is None else f"/{self.options}"
+        variances = f"{self.weight_var!r}/{self.bias_var!r}"
+        return f"{size}/{repeat}/{unit}/{kind}/{variances}/{depth}{options}"
 
     def at(self, depths: tuple[int, ...]) -> Group:
         return replace(self, depths=depths)
+
+    def with_noise(self, noise_var: float | None) -> Group:
+        """A convolutional network with another noise: the kernel is the same."""
+        assert self.convolution is not None
+        return replace(self, convolution=replace(self.convolution, noise_var=noise_var))
 
     def kernel(self, depth: int) -> DeepKernel:
         from mnngp import activations
         from mnngp.kernels import NetworkKernel
 
+        if self.convolution is not None:
+            return NetworkKernel(
+                self.convolution.network(self.rank),
+                self.weight_var,
+                self.bias_var,
+                self.kind,
+                self.convolution.dtype,
+                image_shape=self.convolution.image_shape,
+                flips=self.convolution.flips,
+            )
         arguments = () if self.rank is None else (self.rank,)
         unit = getattr(activations, ACTIVATIONS[self.activation])(*arguments)
         return NetworkKernel([unit] * depth, self.weight_var, self.bias_var, self.kind)
@@ -190,49 +136,33 @@ class Family:
     train: tuple[int, ...]
     width: tuple[int | None, ...] = (None,)
     training: tuple[Training | None, ...] = (None,)
+    convolution: tuple[Convolution | None, ...] = (None,)
 
     @staticmethod
-    def of(table: Table, train: tuple[int, ...]) -> Family:
+    def of(table: Table, train: tuple[int, ...], images: Collection) -> Family:
         """Check a table of the file; ``train`` are the sizes of the protocol."""
-        finite = table.get("kind", "nngp") == "finite"
-        known = (
-            {"allowed": ("maxout",), "default": "maxout"} if finite else {"allowed": ACTIVATIONS}
-        )
-        activation = table.choice("activation", **known)
-        rank: tuple[int | None, ...] = (None,)
-        if activation == "maxout":
-            rank = table.integers("rank")
-        elif "rank" in table:
-            raise InputError(
-                f"{table.prefix}rank is for maxout only, "
-                f"got {table.get('rank')!r} with {activation}"
-            )
         here = table.integers("train") if "train" in table else train
         if not set(here) <= set(train):
             raise InputError(
                 f"{table.prefix}train must be some of data.train, {list(train)}, got {list(here)}"
             )
-        depth = table.integers("depth", most=_DEEPEST)
-        if not finite:
-            weights, biases = table.reals("weight_var", strict=True), table.reals("bias_var")
-            return Family(activation, table.get("kind", "nngp"), rank, depth, weights, biases, here)
-        # So that their squares are numbers, of which they are the roots to the last digit.
-        weights = tuple(w * w for w in table.reals("weight_std", low=1e-100, high=1e100))
-        biases = tuple(b * b for b in table.reals("bias_std", high=1e100))
-        width = table.integers("width", most=_WIDEST)
-        training = _trainings(table)
-        return Family(activation, "finite", rank, depth, weights, biases, here, width, training)
+        return (_convolutional if "layers" in table else _dense)(table, here, images)
 
     def __len__(self) -> int:
         """The number of networks."""
         lists = (self.rank, self.depth, self.weight_var, self.bias_var, self.width, self.training)
-        return math.prod(len(values) for values in lists)
+        return len(self.convolution) * math.prod(len(values) for values in lists)
 
     def mapping(self) -> dict[str, Any]:
         """What a TOML file has."""
+        variants = tuple(one for one in self.convolution if one is not None)
+        if variants:
+            keys = ["rank"] * variants[0].ranked + ["train", "weight_var", "bias_var"]
+            mapping: dict[str, Any] = {key: list(getattr(self, key)) for key in keys}
+            return {"kind": self.kind} | mapping | convolutions.mapping(variants)
         keys = ["rank"] * (self.activation == "maxout") + ["depth", "train"]
         keys += ["width"] if self.kind == "finite" else ["weight_var", "bias_var"]
-        mapping: dict[str, Any] = {"activation": self.activation, "kind": self.kind}
+        mapping = {"activation": self.activation, "kind": self.kind}
         mapping |= {key: list(getattr(self, key)) for key in keys}
         settings = [training for training in self.training if training is not None]
         if settings:
@@ -243,6 +173,43 @@ class Family:
             mapping |= {name: value for name, value in same.items() if value is not None}
             mapping["learning_rate"] = [training.learning_rate for training in settings]
         return mapping
+
+
+def _dense(table: Table, here: tuple[int, ...], images: Collection) -> Family:
+    finite = table.get("kind", "nngp") == "finite"
+    known = {"allowed": ("maxout",), "default": "maxout"} if finite else {"allowed": ACTIVATIONS}
+    activation = table.choice("activation", **known)
+    rank: tuple[int | None, ...] = (None,)
+    if activation == "maxout":
+        rank = table.integers("rank")
+    elif "rank" in table:
+        raise InputError(
+            f"{table.prefix}rank is for maxout only, got {table.get('rank')!r} with {activation}"
+        )
+    depth = table.integers("depth", most=_DEEPEST)
+    if not finite:
+        weights, biases = table.reals("weight_var", strict=True), table.reals("bias_var")
+        return Family(activation, table.get("kind", "nngp"), rank, depth, weights, biases, here)
+    # So that their squares are numbers, of which they are the roots to the last digit.
+    weights = tuple(w * w for w in table.reals("weight_std", low=1e-100, high=1e100))
+    biases = tuple(b * b for b in table.reals("bias_std", high=1e100))
+    width = table.integers("width", most=_WIDEST)
+    training = _trainings(table)
+    return Family(activation, "finite", rank, depth, weights, biases, here, width, training)
+
+
+def _convolutional(table: Table, here: tuple[int, ...], images: Collection) -> Family:
+    kind = table.choice("kind", ("nngp", "ntk"), "nngp")
+    found = convolutions.variants(table, images)
+    rank: tuple[int | None, ...] = (None,)
+    if found[0].ranked:
+        rank = table.integers("rank")
+    elif "rank" in table:
+        raise InputError(f"{table.prefix}rank is for layers such as 'Maxout(rank)', there is none")
+    depth = (convolutions.depth_of(table.prefix, found[0], rank),)
+    weights, biases = table.reals("weight_var", strict=True), table.reals("bias_var")
+    name = found[0].name
+    return Family(name, kind, rank, depth, weights, biases, here, convolution=found)
 
 
 def _trainings(table: Table) -> tuple[Training, ...]:
@@ -329,11 +296,11 @@ class Protocol:
             noise_var=_validation.real(
                 "noise.noise_var", noise.get("noise_var", 1e-10), low=0.0, high=1e6
             ),
-            families=_families(whole.get("family"), train),
+            families=_families(whole.get("family"), train, images),
         )
         asked = protocol.repeats * sum(len(one.train) * len(one) for one in protocol.families)
-        if asked > _MOST:
-            raise InputError(f"family: at most {_MOST:,} cells can be run, got {asked:,}")
+        if asked > MOST:
+            raise InputError(f"family: at most {MOST:,} cells can be run, got {asked:,}")
         return protocol
 
     def mapping(self) -> dict[str, Any]:
@@ -366,9 +333,9 @@ class Protocol:
             for one in self.families:
                 if split.n_train not in one.train:
                     continue
-                choices = product(one.width, one.training, one.rank, one.weight_var, one.bias_var)
-                for width, training, rank, w, b in choices:
-                    group = Group(split, one.activation, rank, one.kind, w, b, (), width, training)
+                of_layers = product(one.width, one.training, one.convolution)
+                for form, rank, w, b in product(of_layers, one.rank, one.weight_var, one.bias_var):
+                    group = Group(split, one.activation, rank, one.kind, w, b, (), *form)
                     depths.setdefault(group, set()).update(one.depth)
         return tuple(group.at(tuple(sorted(own))) for group, own in depths.items())
 
@@ -383,7 +350,7 @@ class Protocol:
         return sum(len(group.depths) for group in self.groups)
 
 
-def _families(tables: Any, train: tuple[int, ...]) -> tuple[Family, ...]:
+def _families(tables: Any, train: tuple[int, ...], images: Collection) -> tuple[Family, ...]:
     if not isinstance(tables, list) or not tables:
         raise InputError(f"family must be one or more tables, [[family]], got {tables!r}")
     families = []
@@ -391,6 +358,8 @@ def _families(tables: Any, train: tuple[int, ...]) -> tuple[Family, ...]:
         name = f"family[{index}]"
         kind = values.get("kind", "nngp") if isinstance(values, Mapping) else "nngp"
         _validation.one_of(f"{name}.kind", kind, KINDS)
-        known = _FINITE if kind == "finite" else _INFINITE
-        families.append(Family.of(Table(name, values, known), train))
+        known: tuple[str, ...] = _FINITE if kind == "finite" else _INFINITE
+        if isinstance(values, Mapping) and "layers" in values:
+            known = _CONVOLUTIONAL
+        families.append(Family.of(Table(name, values, known), train, images))
     return tuple(families)

@@ -1,8 +1,8 @@
 """A finished cell, how it stands in a row of SQLite, where it was made, and who is told of it.
 
 *Formats.* 1: cells without ``width`` and ``training``. 2: without ``warning`` and checksums, and
-numbered by SQLite, which gives a number again once the newest cells are deleted. 3: the present
-one, where a number is given once.
+numbered by SQLite, which gives a number again once the newest cells are deleted. 3: without
+``options``. 4: the present one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from mnngp.experiments.protocol import Split
 
-FORMAT = 3
+FORMAT = 4
 STATUS = ("done", "failed", "diverged")
 ABOUT = ("protocol", "title", "created", "version", "commit", "machine")  # what is said of a run
 
@@ -39,7 +39,8 @@ class Result:
     Of networks of finite ``width``, ``weight_var`` and ``bias_var`` are the squares of the standard
     deviations, and ``seconds`` the share in what those trained together took. ``warning`` says why
     a cell is less accurate than usual, a line a reason. Noise that the paper's policy has raised is
-    none: ``noise_var`` and ``attempts`` tell.
+    none: ``noise_var`` and ``attempts`` tell. Of a convolutional network ``activation`` is all of
+    its layers, ``depth`` the number of activations, and ``options`` what is not as usual.
     """
 
     dataset: str
@@ -69,6 +70,7 @@ class Result:
     width: int | None = None  # infinite
     training: str | None = None
     warning: str | None = None
+    options: str | None = None
 
 
 class _Column(NamedTuple):
@@ -80,7 +82,7 @@ class _Column(NamedTuple):
     since: int  # the format that it came with
 
 
-_SINCE = {"width": 2, "training": 2, "warning": 3}
+_SINCE = {"width": 2, "training": 2, "warning": 3, "options": 4}
 _KINDS = {"str": str, "int": int, "float": float}
 _SQL = {str: "TEXT", int: "INTEGER", float: "REAL"}
 _COLUMNS = []
@@ -204,6 +206,9 @@ class Watcher:
 
     def finished(self, results: Sequence[Result]) -> None:
         """Cells have been committed, by us or by another process."""
+
+    def advanced(self, cells: float) -> None:
+        """So much of a cell, or of several, was computed here; a thread may say so."""
 
     def waiting(self, cells: int) -> None:
         """All that is left is being computed by other processes."""

@@ -6,16 +6,20 @@
 is computed, in which order, or by how many processes. Up to ``SMALL`` training images a thread
 computes a cell by itself, and several run side by side; above, one cell has all threads, and the
 last digits may depend on their number, as always with BLAS.
+
+*Kernels that take hours.* Those of convolutional networks are computed in blocks, which stay in a
+folder beside the store, ``RUN.sqlite.blocks``, until their cells are committed.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, fields
-from itertools import islice
+from itertools import compress, islice
+from pathlib import Path
 from typing import Any
 
 from mnngp import __version__
@@ -23,7 +27,8 @@ from mnngp._system import threads
 from mnngp.data import Images
 from mnngp.errors import InputError
 from mnngp.experiments.cells import Outcome, Prepared, Test, limited
-from mnngp.experiments.protocol import Group, Protocol, Split
+from mnngp.experiments.image_cells import InBlocks
+from mnngp.experiments.protocol import FORMS, Group, Protocol, Split
 from mnngp.experiments.records import Result, Watcher, commit, now
 from mnngp.experiments.store import Store
 
@@ -32,7 +37,7 @@ SMALL = 2048  # training images up to which a cell is one thread's work
 _PARAMETERS = 1 << 26  # of finite networks that are trained together, of which there are at most
 _MOST_TOGETHER = 256
 _INPUTS = 3072  # of the largest images
-_OF_A_GROUP = ("activation", "rank", "kind", "weight_var", "bias_var", "width")
+_OF_A_GROUP = ("activation", "rank", "kind", "weight_var", "bias_var", "width", "options")
 _POLL = 0.5  # seconds between two looks at what other processes have finished
 
 
@@ -41,7 +46,7 @@ class Unit:
     """What is claimed, computed and committed together. ``number`` is its lock.
 
     A group, or one cell of it if that takes long; of networks of finite width as many cells of one
-    shape as are trained together.
+    shape as are trained together, of convolutional ones those that share a kernel.
     """
 
     number: int
@@ -67,8 +72,14 @@ def units(protocol: Protocol) -> list[Unit]:
     """All units of a protocol, in the order in which they are computed."""
     parts: list[list[Group]] = []
     # what is trained together, as far as it is not full
-    shapes: dict[tuple[Any, ...], list[Group]] = {}
+    shapes: dict[Any, list[Group]] = {}
     for group in protocol.groups:
+        if group.convolution is not None:
+            if (kernel := group.with_noise(None)) not in shapes:
+                shapes[kernel] = []
+                parts.append(shapes[kernel])
+            shapes[kernel].append(group)
+            continue
         if group.width is None and group.split.n_train <= SMALL:
             parts.append([group])
             continue
@@ -113,6 +124,7 @@ class Sweep:
         self.protocol, self.store, self.images = protocol, store, images
         self.watcher = watcher or Watcher()
         self.test = Test(protocol, images)
+        self.blocks = InBlocks(Path(f"{store.path}.blocks"))
         self.stop = threading.Event()
         self.commit = commit()
         self.open = units(protocol)
@@ -130,6 +142,7 @@ class Sweep:
                 self.watcher.waiting(sum(map(len, self.open)))
                 time.sleep(_POLL)
             self.watcher.finished(self._look())
+        self._tidy()
 
     def _opened_again(self) -> bool:
         """Whether cells that were finished are not in the store any more; they are open then."""
@@ -176,22 +189,32 @@ class Sweep:
         return contested
 
     def _run_split(self, split: Split) -> None:
-        """Compute what is claimable of a split, as many units at a time as there are threads."""
+        """Compute what is claimable of a split."""
+        self._run_forms(split, ("dense", "finite"))
+        self._run_forms(split, ("convolutional",))
+
+    def _run_forms(self, split: Split, wanted: Collection[str]) -> None:
+        """Units of some forms, as many at a time as there are threads.
+
+        A convolutional one has all threads for its blocks, whose numbers are the same for any.
+        """
         groups = [group for unit in self.open if unit.split == split for group in unit.groups]
-        small, kinds = split.n_train <= SMALL, {group.kind for group in groups}
+        groups = [group for group in groups if group.form in wanted]
+        forms = {group.form for group in groups}
+        small = split.n_train <= SMALL and "convolutional" not in forms
         workers = threads.count() if small else 1
         finite = [group for group in groups if group.width is not None]
         if any(_together(group, max(group.depths)) == 1 for group in finite):
             workers = 1  # each may take gigabytes
-        queue = self._claimed(split)
+        queue = self._claimed(split, wanted)
         ahead = list(islice(queue, workers))
         if not ahead:
             return
         self.watcher.preparing(split)
-        data = Prepared(self.protocol, self.images, self.test, split, kinds)
+        data = Prepared(self.protocol, self.images, self.test, split, forms, self.blocks)
         running: dict[Future[Finished], Unit] = {}
         pool = ThreadPoolExecutor(workers, thread_name_prefix="cell")
-        with limited(small, kinds):
+        with limited(small, forms):
             try:
                 while ahead or running:
                     running |= {pool.submit(self._compute, data, unit): unit for unit in ahead}
@@ -207,12 +230,13 @@ class Sweep:
                 for unit in [*ahead, *running.values()]:  # given up: others may have them
                     self.store.release(unit.number)
 
-    def _claimed(self, split: Split) -> Iterator[Unit]:
-        """Units of a split, claimed one by one.
+    def _claimed(self, split: Split, forms: Collection[str] = FORMS) -> Iterator[Unit]:
+        """Units of a split, claimed one by one; those of some forms only.
 
         What others have finished is looked up after the claim: nothing is done twice.
         """
-        for unit in [unit for unit in self.open if unit.split == split]:
+        mine = (unit.split == split and unit.groups[0].form in forms for unit in self.open)
+        for unit in list(compress(self.open, mine)):
             if not self.store.claim(unit.number):
                 continue
             missing = [group.at(self.store.missing(group)) for group in unit.groups]
@@ -230,8 +254,23 @@ class Sweep:
 
     def _close(self, unit: Unit) -> None:
         """The store has all of a unit."""
+        self.blocks.remove(unit.groups[0])
         self.store.release(unit.number)
         self.open = [other for other in self.open if other.number != unit.number]
+
+    def _tidy(self) -> None:
+        """Remove blocks that a killed process left behind, whose cells are committed."""
+        if not self.blocks.folder.is_dir():
+            return
+        kept = []
+        for unit in units(self.protocol):
+            if unit.groups[0].form == "convolutional" and self.store.claim(unit.number):
+                self.blocks.remove(unit.groups[0])
+                self.store.release(unit.number)
+            elif unit.groups[0].form == "convolutional":  # another process computes it again
+                kept.append(self.blocks.of(unit.groups[0]))
+        if self.blocks.folder.is_dir():
+            self.blocks.remove_others(kept)
 
     def _compute(self, data: Prepared, unit: Unit) -> Finished:
         return self._results(data.outcomes(unit.groups, self._step))
@@ -239,6 +278,8 @@ class Sweep:
     def _step(self, share: float = 0.0) -> None:
         if self.stop.is_set():
             raise _Stopped
+        if share:
+            self.watcher.advanced(share)
 
     def _results(self, computed: Iterable[tuple[Group, int, Outcome, float]]) -> Finished:
         return [(one[0].key(one[1]), self._result(*one)) for one in computed]

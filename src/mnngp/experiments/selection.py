@@ -40,6 +40,7 @@ class Setting(NamedTuple):
     weight_var: float
     width: int | None = None  # infinite
     training: str | None = None
+    options: str | None = None  # of a convolutional network
 
     @staticmethod
     def of(result: Result) -> Setting:
@@ -49,7 +50,8 @@ class Setting(NamedTuple):
     def order(self) -> tuple[object, ...]:
         first = row_order(self.dataset, self.n_train, self.kind, self.activation)
         shape = (self.width or 0, self.rank or 0, self.depth)
-        return (*first, *shape, self.bias_var, self.weight_var, self.training or "")
+        rest = (self.training or "", self.options or "")
+        return (*first, *shape, self.bias_var, self.weight_var, *rest)
 
 
 @dataclass(frozen=True)

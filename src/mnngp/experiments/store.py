@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mnngp import __version__
+from mnngp._system.locks import lock, unlock
 from mnngp.errors import InputError
 from mnngp.experiments import database, records
 from mnngp.experiments.database import REMEDY, HotJournalError, StoreError
@@ -314,11 +315,11 @@ class Store(contextlib.AbstractContextManager["Store"]):
         with database.errors(self.path, "locked"):
             if self._locks is None:
                 self._locks = open(f"{self.path.resolve()}.lock", "ab")  # noqa: SIM115
-            return database.lock(self._locks, start, count)
+            return lock(self._locks, start, count)
 
     def release(self, start: int, count: int = 1) -> None:
         if self._locks is not None:
-            database.unlock(self._locks, start, count)
+            unlock(self._locks, start, count)
 
     def close(self) -> None:
         self._connection.close()

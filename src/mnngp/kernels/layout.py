@@ -116,3 +116,13 @@ def packed_diagonal(memory: Matrix, n: int) -> Iterator[tuple[slice, Matrix]]:
     columns, flat = memory.shape[1], memory.reshape(-1)
     yield slice(0, half), flat[1 - odd :: columns + 1][:half]
     yield slice(half, n), flat[odd * columns :: columns + 1][: n - half]
+
+
+def pack(matrix: Matrix, out: Matrix) -> None:
+    """Write one triangle of a symmetric matrix to R."""
+    n = len(matrix)
+    half, odd = (n + 1) // 2, n % 2
+    for row in range(half):
+        out[row, 1 - odd + row :] = matrix[row, row:]
+        last = n // 2 + row
+        out[row, : last - half + 1] = matrix[last, half : last + 1]

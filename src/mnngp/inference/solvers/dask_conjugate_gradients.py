@@ -24,9 +24,9 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from mnngp._system import connection, memory
-from mnngp._system.connection import checked_address, client_at, distributed
+from mnngp._system.connection import check_client, checked_address, client_at, distributed
 from mnngp._typing import Matrix
-from mnngp.errors import ClusterError, InputError
+from mnngp.errors import ClusterError
 from mnngp.inference.solvers.conjugate_gradients import ConjugateGradients
 from mnngp.inference.solvers.covariance import Covariance
 from mnngp.inference.solvers.interface import Progress
@@ -66,7 +66,7 @@ class ClusterConjugateGradients(ConjugateGradients):
             distributed()
             checked_address("scheduler", self.scheduler)
         elif self.scheduler is not None:
-            check_client(self.scheduler)
+            check_client("scheduler", self.scheduler, _ADVICE)
             object.__setattr__(self, "_address", self.scheduler.scheduler.address)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -214,7 +214,7 @@ class Session:
         if isinstance(scheduler, str):
             mine = [client_at(scheduler)]
         elif scheduler is not None:
-            check_client(scheduler)
+            check_client("scheduler", scheduler, _ADVICE)
             self.client = scheduler
         elif (active := _active()) is not None:
             self.client = active
@@ -330,18 +330,6 @@ def _active() -> Any:
             return dask.default_client()
         return None
     return dask.get_client()
-
-
-def check_client(client: Any) -> None:
-    """Raise if it is no client that a solve can use."""
-    if not isinstance(client, distributed().Client):
-        raise InputError(
-            f"scheduler must be an address, a distributed.Client or None, got {client!r}"
-        )
-    if client.asynchronous:
-        raise InputError(f"scheduler must be a client that is not asynchronous, got {client!r}")
-    if client.status == "closed":
-        raise ClusterError(f"the client that is given as scheduler is closed; {_ADVICE}")
 
 
 def _close(owned: list[Any]) -> None:
