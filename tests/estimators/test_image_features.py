@@ -5,18 +5,27 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.fft import idctn
+from scipy.linalg import sqrtm
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mnngp.errors import InputError
-from mnngp.estimators import ImageStandardizer, ZCAWhitening
+from mnngp.estimators import ImageStandardizer, StationaryWhitening, ZCAWhitening
 
 DIGITS = load_digits().data
 
 
-@parametrize_with_checks([ImageStandardizer(), ZCAWhitening(), ZCAWhitening(0.0, standardize=True)])
+@parametrize_with_checks(
+    [
+        ImageStandardizer(),
+        ZCAWhitening(),
+        ZCAWhitening(0.0, standardize=True),
+        StationaryWhitening(),
+    ]
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -145,3 +154,74 @@ def test_parameters_are_checked():
         ZCAWhitening(-0.1).fit(DIGITS)
     with pytest.raises(InputError, match="standardize must be True or False, got 'yes'"):
         ZCAWhitening(standardize="yes").fit(DIGITS)
+
+
+class TestStationary:
+    def test_images_of_a_stationary_process_become_white(self):
+        """Cosines with given variances, two channels that are correlated: exact up to sampling."""
+        rng = np.random.default_rng(0)
+        n, side = 4000, 6
+        spectrum = 1.0 / (1.0 + np.add.outer(np.arange(side), np.arange(side)) ** 2)
+        mix = np.array([[1.0, 0.0], [0.8, 0.6]])
+        waves = rng.normal(size=(n, side, side, 2)) @ mix.T * np.sqrt(spectrum)[..., None]
+        images = idctn(waves, axes=(1, 2), norm="ortho")
+        model = StationaryWhitening(0.0).fit(images[: n // 2])
+        rows = model.transform(images[n // 2 :]).reshape(n // 2, -1)
+        covariance = rows.T @ rows / len(rows)
+        # 2,000 samples: entries have a standard error of 0.022, variances of 0.045 with the fit's
+        np.testing.assert_allclose(covariance, np.eye(len(covariance)), atol=0.2)
+
+    @pytest.mark.parametrize("regularization", [0.0, 0.1])
+    def test_is_the_plain_formula(self, regularization):
+        rng = np.random.default_rng(1)
+        images, new = rng.normal(size=(30, 4, 5, 3)), rng.normal(size=(3, 4, 5, 3))
+
+        def cosines(m):
+            k, x = np.meshgrid(np.arange(m), np.arange(m), indexing="ij")
+            rows = np.cos(np.pi * (x + 0.5) * k / m) * np.sqrt(2.0 / m)
+            rows[0] /= np.sqrt(2.0)
+            return rows
+
+        down, right = cosines(4), cosines(5)
+        waves = np.einsum("ay,bx,nyxc->nabc", down, right, images)
+        moments = np.einsum("nabc,nabd->abcd", waves, waves) / 30
+        added = regularization * np.trace(moments, axis1=2, axis2=3).mean() / 3
+        expected = np.empty_like(new)
+        white = np.empty_like(images)
+        for source, to in ((new, expected), (images, white)):
+            changed = np.einsum("ay,bx,nyxc->nabc", down, right, source)
+            for a in range(4):
+                for b in range(5):
+                    root = np.linalg.inv(sqrtm(moments[a, b] + added * np.eye(3)))
+                    changed[:, a, b] = changed[:, a, b] @ root
+            to[:] = np.einsum("ay,bx,nabc->nyxc", down, right, changed)
+        expected /= np.sqrt(np.mean(white**2))
+        found = StationaryWhitening(regularization).fit(images)
+        np.testing.assert_allclose(found.transform(new), expected, atol=1e-12)
+        again = StationaryWhitening(regularization, image_shape=(4, 5, 3)).fit(
+            images.reshape(30, -1)
+        )
+        np.testing.assert_array_equal(
+            again.transform(new.reshape(3, -1)), found.transform(new).reshape(3, -1)
+        )
+
+    def test_few_images_come_out_as_large_as_new_ones(self):
+        """What a covariance of all pixels does not do."""
+        sizes = {}
+        for model in (StationaryWhitening(0.1, image_shape=(8, 8)), ZCAWhitening(0.1)):
+            model.fit(DIGITS[:40])
+            known, new = (np.mean(model.transform(X) ** 2) for X in (DIGITS[:40], DIGITS[40:]))
+            sizes[type(model)] = new / known
+        assert 0.8 < sizes[StationaryWhitening] < 1.25 < sizes[ZCAWhitening]
+
+    def test_odd_images(self):
+        one = StationaryWhitening().fit(DIGITS[:1].reshape(1, 8, 8))
+        assert np.isfinite(one.transform(DIGITS[:3].reshape(3, 8, 8))).all()
+        black = StationaryWhitening().fit(np.zeros((3, 4, 4)))
+        assert (black.transform(np.ones((2, 4, 4))) == 0.0).all()
+        with pytest.raises(
+            InputError, match=r"X must have 63 pixels, as image_shape=\(9, 7\) says"
+        ):
+            StationaryWhitening(image_shape=(9, 7)).fit(DIGITS)
+        with pytest.raises(InputError, match="regularization must be"):
+            StationaryWhitening(-1.0).fit(DIGITS)

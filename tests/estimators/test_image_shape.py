@@ -13,8 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 import mnngp
 from mnngp import MaxoutGPClassifier, MaxoutGPRegressor, NetworkKernel
 from mnngp.errors import AccuracyWarning, InputError, ModelFileError
-from mnngp.estimators import ZCAWhitening
-from mnngp.estimators.features import whitens_others
+from mnngp.estimators import StationaryWhitening
 from tests.estimators.model_files import replaced, rewrite, with_value
 
 DIGITS = load_digits()
@@ -226,15 +225,10 @@ class TestWhitening:
         assert whitened.process_.scaling.normalize == "whitened"
         assert whitened.trials_[0]["features"] == "whitened"
         rows = images[0].reshape(300, 36)
-        expected = ZCAWhitening(0.1, standardize=True).fit(rows[:200]).transform(rows)
+        whitening = StationaryWhitening(0.1, standardize=True, image_shape=(6, 6))
+        expected = whitening.fit(rows[:200]).transform(rows)
         np.testing.assert_allclose(whitened.process_.scaling(rows), expected, atol=1e-10)
         assert whitened.score(images[0][200:], images[1][200:]) > 0.8
-
-    def test_few_images_are_too_few(self):
-        """The case that leave-one-out does not see."""
-        assert whitens_others(X[:1000], np.ones(1000), 0.1)
-        assert not whitens_others(X[:60], np.ones(60), 0.1)
-        assert not whitens_others(X[:1], np.ones(1), 0.1)
 
     def test_a_file_keeps_it(self, whitened, images, tmp_path):
         new = images[0][200:]
@@ -250,11 +244,10 @@ class TestWhitening:
     @pytest.mark.parametrize(
         ("change", "match"),
         [
-            (replaced("components", with_value(2.0)), "components must be finite and from -1.001"),
-            (replaced("gain", with_value(np.nan)), "gain must be finite"),
-            (replaced("gain", lambda gain: gain[:-1]), "gain must have the shape"),
-            (replaced("components", lambda rows: rows[:, 1:].copy()), "components must have the"),
-            (lambda header, _: header.update(normalize="sphere"), "'components' is none that such"),
+            (replaced("filters", with_value(np.nan)), "filters must be finite"),
+            (replaced("filters", lambda rows: rows[:-1]), "filters must have the shape"),
+            (replaced("filters", lambda rows: np.hstack([rows, rows])), "filters must have the"),
+            (lambda header, _: header.update(normalize="sphere"), "'filters' is none that such"),
             (lambda header, _: header.update(normalize="magic"), "normalize must be one of"),
         ],
     )

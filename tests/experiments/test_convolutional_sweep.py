@@ -13,7 +13,7 @@ from mnngp import Conv, Flatten, Maxout, NetworkKernel, ReLU, data
 from mnngp._system import connection
 from mnngp.commands.app import app
 from mnngp.errors import InputError
-from mnngp.estimators import ZCAWhitening
+from mnngp.estimators import StationaryWhitening
 from mnngp.experiments import cells, dask_runner, image_cells, runner, selection
 from mnngp.experiments.protocol import Protocol
 from mnngp.experiments.store import Store
@@ -152,7 +152,7 @@ def test_a_cell_is_the_posterior_of_its_images(digits, tmp_path, whitening, kind
     sets = [digits.X[train], digits.X[validation], digits.X_test[:40]]
     images = [data.standardised(one).reshape(-1, 8, 8) for one in sets]
     if whitening:
-        whitener = ZCAWhitening(regularization=whitening).fit(images[0])
+        whitener = StationaryWhitening(whitening).fit(images[0])
         images = [whitener.transform(one) for one in images]
     targets = np.eye(10)[digits.y[train]] - 0.1
     for result in results:

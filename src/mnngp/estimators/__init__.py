@@ -4,7 +4,7 @@ from typing import Any
 
 from mnngp.estimators import model_file
 from mnngp.estimators.classifier import ClassificationLeaveOneOut, MaxoutGPClassifier
-from mnngp.estimators.image_features import ImageStandardizer, ZCAWhitening
+from mnngp.estimators.image_features import ImageStandardizer, StationaryWhitening, ZCAWhitening
 from mnngp.estimators.regressor import MaxoutGPRegressor, RegressionLeaveOneOut
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "MaxoutGPClassifier",
     "MaxoutGPRegressor",
     "RegressionLeaveOneOut",
+    "StationaryWhitening",
     "ZCAWhitening",
     "load",
 ]

@@ -7,7 +7,7 @@ has the shape of what went in. Numbers in single precision stay in it.
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,9 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mnngp import _validation
+from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError
-from mnngp.estimators.features import PrincipalAxes, Whitened, standardised_rows
+from mnngp.estimators.features import Whitened, standardised_rows
 from mnngp.estimators.parameters import sample_weights
 
 _Images = NDArray[Any]
@@ -96,8 +97,8 @@ class ZCAWhitening(_ImageTransformer):
 
     Fewer images than pixels take as much work as their number asks for. Where all training images
     are the same there is nothing to divide by: only μ is taken off. Have many more images than
-    pixels, or a large regularisation: training images come out smaller than new ones if they are
-    few, and a model that learns from them expects what it will not see.
+    pixels, or use ``StationaryWhitening``: training images come out smaller than new ones if they
+    are few, and a model that learns from them expects what it will not see.
 
     Parameters
     ----------
@@ -137,16 +138,13 @@ class ZCAWhitening(_ImageTransformer):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn mean and covariance of images; one of the weight two counts as two of them."""
-        _validation.real("regularization", self.regularization, low=0.0)
-        if not isinstance(self.standardize, bool | np.bool_):
-            raise InputError(f"standardize must be True or False, got {self.standardize!r}")
+        _check_parameters(self)
         rows = self._rows(X, reset=True)[0].astype(np.float64, copy=False)
         weight = sample_weights(sample_weight, rows)
         if self.standardize:
             rows = standardised_rows(rows)
         axes = PrincipalAxes.of(rows, weight)
         self.mean_, self.explained_variance_, self.components_ = axes
-        self._whitened = Whitened.along(axes, float(self.regularization))
         return self
 
     def transform(self, X: Any) -> _Images:
@@ -154,4 +152,125 @@ class ZCAWhitening(_ImageTransformer):
         check_is_fitted(self, "mean_")
         rows, shape = self._rows(X, reset=False)
         standard = standardised_rows(rows) if self.standardize else rows
+        return self._whitened(standard).reshape(shape)
+
+    def _whitened(self, X: _Images) -> _Images:
+        """``(x - μ)/√ε + Vᵀ diag((Λ + ε)^(-1/2) - ε^(-1/2)) V (x - μ)``, V the components.
+
+        The same as above, and few images take little work, however many pixels they have.
+        """
+        (r, d), variance = self.components_.shape, self.explained_variance_
+        added = float(self.regularization) * float(variance.sum()) / d
+        # without any variance there is nothing to divide by; without ε only directions that have it
+        scale = 1.0 if r == 0 else math.sqrt(added) if added > 0.0 else math.inf
+        gain = 1.0 / np.sqrt(variance + added) - 1.0 / scale
+        mean, components, gain = (
+            part.astype(X.dtype, copy=False) for part in (self.mean_, self.components_, gain)
+        )
+        centred = X - mean
+        result = ((centred @ components.T) * gain) @ components
+        result += centred / X.dtype.type(scale)
+        return np.asarray(result)
+
+
+class PrincipalAxes(NamedTuple):
+    """Mean of rows, and the directions in which they vary, the largest variance first."""
+
+    mean: Vector
+    variance: Vector  # (r,)
+    components: Matrix  # (r, d), orthonormal
+
+    @staticmethod
+    def of(X: Matrix, weight: Vector | None = None) -> PrincipalAxes:
+        """By the smaller one of the two matrices that have the same eigenvalues."""
+        share = np.full(len(X), 1.0 / len(X)) if weight is None else weight / weight.sum()
+        mean = share @ X
+        centred = (X - mean) * np.sqrt(share)[:, None]
+        few = len(X) < X.shape[1]
+        values, vectors = np.linalg.eigh(centred @ centred.T if few else centred.T @ centred)
+        # what is left of equal rows is the rounding of their mean
+        eps = np.finfo(np.float64).eps
+        rounding = X.shape[1] * (8.0 * eps * float(np.abs(X).max())) ** 2
+        there = np.flatnonzero(values > max(len(values) * eps * values[-1], rounding))[::-1]
+        components = vectors.T[there]
+        if few:
+            components = components @ centred / np.sqrt(values[there])[:, None]
+        return PrincipalAxes(mean, values[there], np.ascontiguousarray(components))
+
+
+class StationaryWhitening(_ImageTransformer):
+    """Images whitened as if all positions were alike: for few images.
+
+    ``ZCAWhitening`` learns a variance for each pair of pixels, for which it wants more images than
+    pixels. Here each frequency (of a discrete cosine transform) has a matrix of second moments
+    between channels, S, and its coefficients are multiplied by
+    ``(S + regularization · mean)^(-1/2)``, with the mean of the variances of all frequencies. The
+    pixels of the training images have the mean square one then.
+
+    Parameters
+    ----------
+    regularization : float
+        What is added to the variances, in units of their mean.
+    standardize : bool
+        Whether each image is standardised before, as by ``ImageStandardizer``.
+    image_shape : (height, width) or (height, width, channels), optional
+        Of images that come as rows of pixels; arrays show it.
+
+    Attributes
+    ----------
+    filters_ : array (pixels, channels)
+        The matrix that each frequency is multiplied by, one after the other.
+    image_shape_ : tuple or None
+        Of the images, if they came as such.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
+    >>> X = load_digits().images
+    >>> white = StationaryWhitening(regularization=0.01).fit(X[:100]).transform(X)
+    >>> [np.corrcoef(one[:, 4, 3], one[:, 5, 3])[0, 1].round(2).item() for one in (X, white)]
+    [0.55, -0.01]
+    """
+
+    def __init__(
+        self,
+        regularization: float = 0.1,
+        standardize: bool = False,
+        image_shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.regularization = regularization
+        self.standardize = standardize
+        self.image_shape = image_shape
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn what frequencies images have; one of the weight two counts as two of them."""
+        _check_parameters(self)
+        given = _validation.image_shape(self.image_shape, False)
+        rows = self._rows(X, reset=True)[0].astype(np.float64, copy=False)
+        shape = given or self.image_shape_ or (1, rows.shape[1])  # or else rows are signals
+        if math.prod(shape) != rows.shape[1] or len(shape) > 3:
+            raise InputError(
+                f"X must have {math.prod(shape)} pixels, as image_shape={shape} says, got images "
+                f"of the shape {self.image_shape_ or rows.shape[1:]}"
+            )
+        if self.standardize:
+            rows = standardised_rows(rows)
+        weight = sample_weights(sample_weight, rows)
+        self._whitened = Whitened.learned(rows, shape, float(self.regularization), weight)
+        self.filters_ = self._whitened.filters
+        return self
+
+    def transform(self, X: Any) -> _Images:
+        """The images, whitened."""
+        check_is_fitted(self, "filters_")
+        rows, shape = self._rows(X, reset=False)
+        standard = standardised_rows(rows) if self.standardize else rows
         return self._whitened.whiten(standard).reshape(shape)
+
+
+def _check_parameters(model: Any) -> None:
+    _validation.real("regularization", model.regularization, low=0.0)
+    if not isinstance(model.standardize, bool | np.bool_):
+        raise InputError(f"standardize must be True or False, got {model.standardize!r}")

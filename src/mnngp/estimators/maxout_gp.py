@@ -21,7 +21,7 @@ from mnngp._system.progress import Stages, bar
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError, warn_of_accuracy
 from mnngp.estimators import model_file
-from mnngp.estimators.features import PrincipalAxes, Scaling, Whitened, whitens_others
+from mnngp.estimators.features import Scaling, Whitened
 from mnngp.estimators.parameters import check_pixels, image_rows, search_space, seed_of
 from mnngp.estimators.process import IMPOSSIBLE, FittedProcess
 from mnngp.inference import choice
@@ -160,10 +160,8 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
             only = choice.untried(space, data, objective)
             return [ImageTrial(**vars(only))], 0.0, None
         labels = np.zeros(len(data), np.int64) if self._density else data.y.argmax(axis=1)
-        versions, whitened = {"standardised": data.X}, None
-        if whitens_others(data.X, data.weight, REGULARIZATION):
-            whitened = Whitened.along(PrincipalAxes.of(data.X, data.weight), REGULARIZATION)
-            versions["whitened"] = whitened.whiten(data.X)
+        whitened = Whitened.learned(data.X, space.image_shape, REGULARIZATION, data.weight)
+        versions = {"standardised": data.X, "whitened": whitened.whiten(data.X)}
         order = in_strata(labels, np.random.default_rng(seed))
         budget = self.max_trials if len(data) >= choice.FEW else 1
         compared = ImageChoice(data, versions, objective, order, self._jobs())

@@ -27,8 +27,8 @@ class Form:
     """What an array in the file must be.
 
     It is an attribute of the ``FittedProcess``. Its axes have a letter each: n unique inputs, d
-    features, k targets, r rows with a weight, s features that are scaled, w directions of a
-    whitening, h × p the packed factor.
+    features, k targets, r rows with a weight, s features that are scaled, c channels of
+    images that are whitened, h × p the packed factor.
     Where a letter stands for the first time, the array's own shape says how many there are.
     """
 
@@ -47,8 +47,7 @@ FORMS = {
     "square_lengths": Form("posterior.points.square_lengths", "n", low=0.0),
     "scaling_mean": Form("scaling.mean", "s"),
     "scaling_scale": Form("scaling.scale", "s", low=TINY, high=math.inf),  # of a constant column
-    "components": Form("scaling.components", "wd", -1.001, 1.001, when="whitened"),
-    "gain": Form("scaling.gain", "w", when="whitened"),
+    "filters": Form("scaling.filters", "dc", when="whitened"),
     "y": Form("data.y", "nk"),
     "weight": Form("data.weight", "n", low=TINY),
     "within": Form("data.within", "nk", low=0.0),
@@ -126,14 +125,15 @@ class ArrayChecks:
         if name == "directions":
             n, d = array.shape
             half, columns = layout.packed_shape(n)
-            scaled = d if self.header["normalize"] in ("standard", "whitened") else 0
+            scaled = d if self.header["normalize"] == "standard" else 0
             self.sizes |= {"s": scaled, "h": half, "p": columns}
             shape = self.header["kernel"].get("image_shape")
             if shape is not None:
+                self.sizes["c"] = shape[2] if len(shape) == 3 else 1
                 form = replace(form, low=-MOST, high=MOST)  # pixels, as they are
                 if math.prod(shape) != d:
                     raise InputError(f"directions must have {math.prod(shape)} pixels, got {d}")
-        if 0 in array.shape and form.axes not in ("s", "wd", "w"):
+        if 0 in array.shape and form.axes != "s":
             raise InputError(f"{name} must not be empty, got the shape {array.shape}")
         if dtype is not None:
             _check_values(name, array, form.low, form.high)

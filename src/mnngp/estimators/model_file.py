@@ -159,7 +159,7 @@ def _put_together(
     width = arrays["directions"].shape[1]
     data = Observations(np.empty((0, width)), *(arrays[name] for name in _OBSERVATIONS))
     process = FittedProcess(
-        _scaling(header["normalize"], arrays),
+        _scaling(header["normalize"], kernel, arrays),
         arrays["offset"],
         arrays["unit"],
         data,
@@ -182,11 +182,11 @@ def _put_together(
     return model
 
 
-def _scaling(normalize: str | None, arrays: dict[str, Array]) -> Scaling:
+def _scaling(normalize: str | None, kernel: DeepKernel, arrays: dict[str, Array]) -> Scaling:
     mean, scale = arrays["scaling_mean"], arrays["scaling_scale"]
     if normalize != "whitened":
         return Scaling(normalize, mean, scale)
-    return Whitened(normalize, mean, scale, arrays["components"], arrays["gain"])
+    return Whitened(normalize, mean, scale, kernel.image_shape, arrays["filters"])
 
 
 def _posterior(kernel: DeepKernel, header: dict[str, Any], arrays: dict[str, Array]) -> Posterior:

@@ -47,7 +47,7 @@ class Convolution:
     flips : bool
         Whether the kernel is the mean over mirror images.
     whitening : float or None
-        The regularisation of a ZCA whitening, learned from the training images; None: without.
+        Regularisation of a ``StationaryWhitening`` by the training images; None: without.
     dtype : str
         Of the kernel; posteriors are computed in float64.
     noise_var : float or None

@@ -22,7 +22,7 @@ import numpy as np
 from mnngp import __version__
 from mnngp._typing import Matrix
 from mnngp.data import standardised
-from mnngp.estimators import ZCAWhitening
+from mnngp.estimators import StationaryWhitening
 from mnngp.experiments.protocol import Group
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels import kernel_matrix
@@ -82,7 +82,7 @@ class Pictures:
             if self.kept is None or self.kept[0] != whitening:
                 rows = [self._shaped(part) for part in self.pixels]
                 if whitening is not None:
-                    whitener = ZCAWhitening(regularization=whitening).fit(rows[0])
+                    whitener = StationaryWhitening(whitening).fit(rows[0])
                     rows = [whitener.transform(part) for part in rows]
                 self.kept = whitening, (rows[0], rows[1])
             return self.kept[1]

@@ -75,15 +75,6 @@ def column(picture: Array, place: int, span: int, high: int) -> Any:
 
 
 @uncounted
-def window(picture: Array, place: int, walk: Walk) -> Any:
-    """The sum of all cells of a window."""
-    total = column(picture, place, walk.span, walk.high)
-    for right in range(1, walk.wide):
-        total = total + column(picture, place + right * LANES, walk.span, walk.high)
-    return total
-
-
-@uncounted
 def numbers_of(stage: Stage, program: Program, index: int) -> Numbers:
     """Those of a convolution and its activation."""
     step, kind = stage.first + index, program.fall.dtype.type
@@ -166,14 +157,18 @@ def quick_layer(
                 third = column(picture, place + 2 * LANES, walk.span, walk.high)
                 d = first + second + third
                 first, second = second, third
-            else:
-                d = window(picture, place, walk)
+            else:  # written out, here and below: a function of its own would be called, not inlined
+                d = column(picture, place, walk.span, walk.high)
+                for right in range(1, walk.wide):
+                    d = d + column(picture, place + right * LANES, walk.span, walk.high)
             theirs = line + across * LANES
             apart = mine_at(pair.alone, off, mine) - load(other_off, theirs)
             weight = mine_at(pair.alone, inverse, mine) * load(other_inverse, theirs)
             store(of_distance(series, numbers, d, apart, weight), out, to)
             if len(slopes) > 0:
-                t = window(tangents, place, walk)
+                t = column(tangents, place, walk.span, walk.high)
+                for right in range(1, walk.wide):
+                    t = t + column(tangents, place + right * LANES, walk.span, walk.high)
                 store(of_tangent(slopes, numbers, d, t, apart, weight), out_t, to)
             place, mine, to = place + walk.step, mine + LANES, to + LANES
             across = across + 1 if across + 1 < width else 0
