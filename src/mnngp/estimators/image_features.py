@@ -250,10 +250,10 @@ class StationaryWhitening(_ImageTransformer):
         given = _validation.image_shape(self.image_shape, False)
         rows = self._rows(X, reset=True)[0].astype(np.float64, copy=False)
         shape = given or self.image_shape_ or (1, rows.shape[1])  # or else rows are signals
-        if math.prod(shape) != rows.shape[1] or len(shape) > 3:
+        if math.prod(shape) != rows.shape[1] or len(shape) not in {2, 3}:
             raise InputError(
-                f"X must have {math.prod(shape)} pixels, as image_shape={shape} says, got images "
-                f"of the shape {self.image_shape_ or rows.shape[1:]}"
+                f"X must have {math.prod(shape)} pixels, as image_shape={self.image_shape} says, "
+                f"got images of the shape {self.image_shape_ or rows.shape[1:]}"
             )
         if self.standardize:
             rows = standardised_rows(rows)
