@@ -13,8 +13,10 @@ from mnngp import (
     NetworkKernel,
     ReLU,
 )
+from mnngp._system import threads
 from mnngp.errors import InputError
 from mnngp.inference import Posterior, log_evidence_gradient
+from mnngp.kernels.convolution import image_points
 
 RNG = np.random.default_rng(1)
 IMAGES = RNG.normal(size=(6, 8, 8, 3))
@@ -32,6 +34,24 @@ def test_rows_of_pixels():
     np.testing.assert_array_equal(
         kernel(IMAGES[:2].reshape(2, -1), IMAGES), NetworkKernel(LAYERS)(IMAGES[:2], IMAGES)
     )
+
+
+@pytest.mark.parametrize("n", [1, 7, 16, 17, 45])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_symmetric_to_the_last_digit(n, dtype, monkeypatch):
+    """However the rows of a block are shared out, and as the pairs of two sets are."""
+    images = np.random.default_rng(n).normal(size=(n, 6, 6, 2)).astype(dtype)
+    kernel = NetworkKernel(LAYERS, dtype=dtype)
+    whole = kernel(images)
+    np.testing.assert_array_equal(whole, whole.T)
+    monkeypatch.setattr(image_points, "_TASK", 1.0)  # a task for each row
+    monkeypatch.setattr(threads, "_SMALL", 0.0)  # in threads, however little there is to do
+    np.testing.assert_array_equal(kernel(images), whole)
+    apart = kernel(images, images.copy())
+    upper = np.triu_indices(n, 1)
+    np.testing.assert_array_equal(apart[upper], whole[upper])
+    # the others are the same pairs the other way round
+    np.testing.assert_allclose(apart, whole, rtol=1e-6 if dtype == "float32" else 1e-13)
 
 
 def test_one_channel():

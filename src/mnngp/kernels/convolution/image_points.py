@@ -159,17 +159,25 @@ class _Readouts:
         nothing = np.empty((len(wanted), 0), dtype=self.out.dtype)
         memory = work_of(self.plan, self.program)
         pairs_of_images(self.plan, self.program, rows, cols, wanted, memory, found, nothing)
-        width = min(LANES, self.out.shape[2] - column)
-        self.out[:, part, column : column + width] = found[:, :, :width]
-        if self.symmetric:
-            mirrored = found.transpose(0, 2, 1)
-            for lane in range(width):  # of the diagonal's block one half is enough
-                stop = min(part.stop, column + lane + 1)
-                self.out[:, column + lane, part.start : stop] = mirrored[
-                    :, lane, : max(0, stop - part.start)
-                ]
+        self._put(found, part, column)
         if self.done is not None:
             self.done(self._share(part, column))
+
+    def _put(self, found: Matrix, part: slice, column: int) -> None:
+        """Write some rows of a block of columns; of a symmetric matrix, what is above the diagonal.
+
+        So no two tasks write to one place, and both halves are the same to the last digit.
+        """
+        stop = min(column + LANES, self.out.shape[2])
+        above = slice(part.start, min(part.stop, column) if self.symmetric else part.stop)
+        count = max(0, above.stop - above.start)
+        self.out[:, above, column:stop] = found[:, :count, : stop - column]
+        if not self.symmetric:
+            return
+        self.out[:, column:stop, above] = found[:, :count, : stop - column].transpose(0, 2, 1)
+        for row in range(max(part.start, column), part.stop):
+            values = found[:, row - part.start, row - column : stop - column]
+            self.out[:, row, row:stop] = self.out[:, row:stop, row] = values
 
     def _share(self, rows: slice, column: int) -> float:
         """What part of all a task is."""
