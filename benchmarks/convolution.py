@@ -29,9 +29,9 @@ SETTING = {"depth": 5, "side": 32, "weight_var": 2.0, "bias_var": 0.1}
 CASES = [
     {"readout": readout, "dtype": dtype, "kind": kind, "n": n, "m": m, "peer_n": p, "peer_m": q}
     for readout, dtype, kind, n, m, p, q in (
-        ("global", "float32", "nngp", 16, 32, 1, 2),
-        ("flatten", "float32", "nngp", 512, 1024, 64, 128),
-        ("global", "float64", "nngp", 16, 16, 1, 1),
+        ("global", "float32", "nngp", 64, 64, 1, 2),
+        ("flatten", "float32", "nngp", 1024, 1024, 64, 128),
+        ("global", "float64", "nngp", 32, 32, 1, 1),
         ("flatten", "float64", "nngp", 256, 512, 64, 128),
         ("flatten", "float32", "ntk", 256, 512, 64, 128),
     )
