@@ -326,6 +326,46 @@ def finite_figure(path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
+# CIFAR-10 with few images: Arora et al. 2020 (CNTK-14 with global pooling, ResNet-34), and the best
+# column of FABR (Xu, Kelly, Malamud)
+FEW = {
+    10: (15.3, 14.6, 18.5),
+    20: (18.8, 17.5, 20.9),
+    40: (21.3, 19.5, 25.1),
+    80: (25.5, 23.3, 29.6),
+    160: (30.5, 28.3, 35.0),
+    320: (36.6, 33.2, 40.7),
+    640: (42.6, 41.7, 46.2),
+    1280: (48.9, 49.1, 51.1),
+}
+
+
+def convolution() -> str:
+    """Convolutional networks beside the paper's dense ones, and others' networks."""
+    lines = [
+        "| data | training images | repeats | accuracy | noise | dense (the paper) "
+        "| CNTK-14 / ResNet-34 / FABR |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    names = sorted(path.stem for path in RESULTS.glob("convolution-*.csv"))
+    for row in rows_of(names):
+        if row.best is None or row.partial:
+            continue
+        paper = comparison.published(row.dataset, row.n_train, "maxout")
+        others = FEW.get(row.n_train) if row.dataset == "cifar10" else None
+        cells = [
+            comparison.dataset_name(row.dataset),
+            f"{row.n_train:,}",
+            str(row.best.test_accuracy.repeats),
+            rendering.spread(row.best.test_accuracy),
+            f"{row.best.noise_var:g}",
+            "" if paper is None else f"{paper.accuracy:.4f}",
+            "" if others is None else " / ".join(f"{one / 100.0:.3f}" for one in others),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def write_all() -> None:
     """Write what the page includes."""
     generated, figures = HERE / "generated", HERE / "figures"
@@ -334,6 +374,7 @@ def write_all() -> None:
         "results_grid": searched,
         "results_pairs": side_by_side,
         "results_finite": finite,
+        "results_convolution": convolution,
     }.items():
         (generated / f"{name}.md").write_text(make())
     accuracy_figure(figures / "results_accuracy.png")

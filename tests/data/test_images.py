@@ -140,3 +140,12 @@ def test_without_pooch_local_files_are_read(tmp_path, monkeypatch):
     monkeypatch.setenv("MNNGP_DATA", str(tmp_path))
     check_mnist(data.load("mnist", verify=False))
     assert len(data.load("digits").y) == 1198
+
+
+def test_pictures_have_their_channels_last():
+    planes = np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2)  # red, green and blue
+    rows = planes.reshape(2, 12)
+    images = data.Images("made up", rows, rows[:, 0], rows, rows[:, 0], (3, 2, 2), ("a", "b"))
+    found = images.pictures(rows[1:])
+    assert found.shape == (1, 2, 2, 3)
+    np.testing.assert_array_equal(found[0, 1, 0], planes[1, :, 1, 0])

@@ -42,6 +42,16 @@ class Images:
     shape: tuple[int, ...]
     classes: tuple[str, ...]
 
+    def pictures(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Rows of ``X`` or ``X_test`` as convolutional networks take them: channels come last.
+
+        >>> digits = load("digits")
+        >>> digits.pictures(digits.X_test[:5]).shape
+        (5, 8, 8)
+        """
+        images = np.asarray(rows).reshape(-1, *self.shape)
+        return images if len(self.shape) == 2 else np.moveaxis(images, 1, -1)
+
     def __repr__(self) -> str:
         return (
             f"Images({self.name!r}, {len(self.y)} to learn from, {len(self.y_test)} to test on, "
