@@ -88,7 +88,32 @@ class ImageStandardizer(_ImageTransformer):
         return tags
 
 
-class ZCAWhitening(_ImageTransformer):
+class _Whitening(_ImageTransformer):
+    """What two ways of whitening share."""
+
+    regularization: float
+    standardize: bool
+
+    def _learning(self, X: Any) -> _Images:
+        """Rows to learn from, in double precision."""
+        _validation.real("regularization", self.regularization, low=0.0)
+        if not isinstance(self.standardize, bool | np.bool_):
+            raise InputError(f"standardize must be True or False, got {self.standardize!r}")
+        rows = self._rows(X, reset=True)[0].astype(np.float64, copy=False)
+        return standardised_rows(rows) if self.standardize else rows
+
+    def transform(self, X: Any) -> _Images:
+        """The images, whitened."""
+        check_is_fitted(self, "n_features_in_")
+        rows, shape = self._rows(X, reset=False)
+        return self._whiten(standardised_rows(rows) if self.standardize else rows).reshape(shape)
+
+    def _whiten(self, X: _Images) -> _Images:
+        """Rows, in their type."""
+        raise NotImplementedError
+
+
+class ZCAWhitening(_Whitening):
     """Images whose pixels are decorrelated, and which look like images still.
 
     With μ the mean and U Λ Uᵀ the covariance of the training images it takes x to
@@ -138,23 +163,12 @@ class ZCAWhitening(_ImageTransformer):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn mean and covariance of images; one of the weight two counts as two of them."""
-        _check_parameters(self)
-        rows = self._rows(X, reset=True)[0].astype(np.float64, copy=False)
-        weight = sample_weights(sample_weight, rows)
-        if self.standardize:
-            rows = standardised_rows(rows)
-        axes = PrincipalAxes.of(rows, weight)
+        rows = self._learning(X)
+        axes = PrincipalAxes.of(rows, sample_weights(sample_weight, rows))
         self.mean_, self.explained_variance_, self.components_ = axes
         return self
 
-    def transform(self, X: Any) -> _Images:
-        """The images, whitened."""
-        check_is_fitted(self, "mean_")
-        rows, shape = self._rows(X, reset=False)
-        standard = standardised_rows(rows) if self.standardize else rows
-        return self._whitened(standard).reshape(shape)
-
-    def _whitened(self, X: _Images) -> _Images:
+    def _whiten(self, X: _Images) -> _Images:
         """``(x - μ)/√ε + Vᵀ diag((Λ + ε)^(-1/2) - ε^(-1/2)) V (x - μ)``, V the components.
 
         The same as above, and few images take little work, however many pixels they have.
@@ -198,7 +212,7 @@ class PrincipalAxes(NamedTuple):
         return PrincipalAxes(mean, values[there], np.ascontiguousarray(components))
 
 
-class StationaryWhitening(_ImageTransformer):
+class StationaryWhitening(_Whitening):
     """Images whitened as if all positions were alike: for few images.
 
     ``ZCAWhitening`` learns a variance for each pair of pixels, for which it wants more images than
@@ -246,31 +260,17 @@ class StationaryWhitening(_ImageTransformer):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn what frequencies images have; one of the weight two counts as two of them."""
-        _check_parameters(self)
-        given = _validation.image_shape(self.image_shape, False)
-        rows = self._rows(X, reset=True)[0].astype(np.float64, copy=False)
+        given, rows = _validation.image_shape(self.image_shape, False), self._learning(X)
         shape = given or self.image_shape_ or (1, rows.shape[1])  # or else rows are signals
         if math.prod(shape) != rows.shape[1] or len(shape) not in {2, 3}:
             raise InputError(
                 f"X must have {math.prod(shape)} pixels, as image_shape={self.image_shape} says, "
                 f"got images of the shape {self.image_shape_ or rows.shape[1:]}"
             )
-        if self.standardize:
-            rows = standardised_rows(rows)
         weight = sample_weights(sample_weight, rows)
-        self._whitened = Whitened.learned(rows, shape, float(self.regularization), weight)
-        self.filters_ = self._whitened.filters
+        self._learned = Whitened.learned(rows, shape, float(self.regularization), weight)
+        self.filters_ = self._learned.filters
         return self
 
-    def transform(self, X: Any) -> _Images:
-        """The images, whitened."""
-        check_is_fitted(self, "filters_")
-        rows, shape = self._rows(X, reset=False)
-        standard = standardised_rows(rows) if self.standardize else rows
-        return self._whitened.whiten(standard).reshape(shape)
-
-
-def _check_parameters(model: Any) -> None:
-    _validation.real("regularization", model.regularization, low=0.0)
-    if not isinstance(model.standardize, bool | np.bool_):
-        raise InputError(f"standardize must be True or False, got {model.standardize!r}")
+    def _whiten(self, X: _Images) -> _Images:
+        return self._learned.whiten(X)
