@@ -344,7 +344,7 @@ def convolution() -> str:
     """Convolutional networks beside the paper's dense ones, and others' networks."""
     lines = [
         "| data | training images | repeats | accuracy | noise | dense (the paper) "
-        "| CNTK-14 / ResNet-34 / FABR |",
+        "| CNTK-14 / ResNet-34 / FABR, few images |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     names = sorted(path.stem for path in RESULTS.glob("convolution-*.csv"))
