@@ -7,6 +7,7 @@ has the shape of what went in. Numbers in single precision stay in it.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -88,7 +89,7 @@ class ImageStandardizer(_ImageTransformer):
         return tags
 
 
-class _Whitening(_ImageTransformer):
+class _Whitening(_ImageTransformer, ABC):
     """What two ways of whitening share."""
 
     regularization: float
@@ -108,9 +109,9 @@ class _Whitening(_ImageTransformer):
         rows, shape = self._rows(X, reset=False)
         return self._whiten(standardised_rows(rows) if self.standardize else rows).reshape(shape)
 
+    @abstractmethod
     def _whiten(self, X: _Images) -> _Images:
         """Rows, in their type."""
-        raise NotImplementedError
 
 
 class ZCAWhitening(_Whitening):

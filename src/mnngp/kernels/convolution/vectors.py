@@ -121,7 +121,6 @@ _subtract = _of_two(lambda builder, a, b: builder.fsub(a, b, flags=_FUSED))
 _multiply = _of_two(lambda builder, a, b: builder.fmul(a, b, flags=_FUSED))
 _divide = _of_two(lambda builder, a, b: builder.fdiv(a, b))
 larger = _of_two(lambda builder, a, b: _choose(builder, ">", a, b))
-smaller = _of_two(lambda builder, a, b: _choose(builder, "<", a, b))
 
 
 def _operator(symbol: Any, of_two: Any) -> None:
