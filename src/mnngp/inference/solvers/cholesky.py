@@ -17,6 +17,7 @@ from mnngp.inference.solvers.interface import Inverse, Progress, part_of
 from mnngp.inference.solvers.packed import Packed
 from mnngp.kernels import layout
 from mnngp.kernels.evaluate import packed_correlations
+from mnngp.networks.network import Network
 
 # entries of the kernel between new and training points that are held at a time; more if the factor
 # is large
@@ -24,6 +25,7 @@ _CHUNK = 1 << 22
 _STEP = 2 * layout.TASK  # new points: whole tasks, and more than one, so that threads are busy
 _PAPER_NOISE = 1e-10
 _ATTEMPTS = 12
+_WIDER = 16.0  # times κ, if it was too small
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,13 @@ class Cholesky:
         _validation.one_of("policy", self.policy, ("relative", "paper"))
 
     def __call__(self, covariance: Covariance, progress: Progress | None = None) -> Factor:
-        network, points = covariance.network, covariance.points
+        network = covariance.network
         packed, half = Packed(len(covariance), network.dtype), part_of(progress, 0.5)
+        correlations = _Correlations(covariance)
         tried = 0
         for kappa, added in islice(self._attempts(covariance), _ATTEMPTS):
             tried += 1
-            packed_correlations(network, points, packed.memory, contraction=kappa, done=half)
+            correlations.write(packed, kappa, half)
             packed.add_to_diagonal(covariance.diagonal(kappa, added))
             if not packed.factor(half):
                 break
@@ -105,15 +108,41 @@ class Cholesky:
             for attempt in range(1, _ATTEMPTS):
                 yield kappa, (noise or _PAPER_NOISE) * 10.0**attempt - noise
             return
-        if kappa < 1.0:
-            # the intercept's share was too large for these points: rare, and the remedy is cheap
-            kappa = min(1.0, 16.0 * kappa)
+        rounding = 4.0 * len(covariance) * float(np.finfo(covariance.network.dtype).eps)
+        # Either rounding was too large, or the intercept's share was, for these points. The κ that
+        # they need, 1 - 1/(1ᵀ ρ⁻¹ 1), grows with their number (1,200 digits: 0.53, 128 of them:
+        # 0.16), so that the sample may not tell it. One wider step forgives most of that; then the
+        # rounding is tried beside each step, so that whichever it was ends the search.
+        while kappa < 1.0:
+            kappa = min(1.0, _WIDER * kappa)
             yield kappa, 0.0
-        rounding = len(covariance) * float(np.finfo(covariance.network.dtype).eps)
-        added = 4.0 * rounding * _kernel_scale(covariance, kappa)
+            if kappa < 1.0:
+                yield kappa, rounding * _kernel_scale(covariance, kappa)
+        added = rounding * _kernel_scale(covariance, kappa)
         while True:
             yield kappa, added
             added *= 10.0
+
+
+class _Correlations:
+    """Writes A for one κ after the other; those of images, which are dear, are computed once."""
+
+    def __init__(self, covariance: Covariance) -> None:
+        self.network, self.points = covariance.network, covariance.points
+        self.first: tuple[float, Matrix] | None = None  # κ, and A
+
+    def write(self, packed: Packed, kappa: float, done: Progress | None) -> None:
+        if self.first is None:
+            packed_correlations(
+                self.network, self.points, packed.memory, contraction=kappa, done=done
+            )
+            if not isinstance(self.network, Network):
+                self.first = kappa, packed.memory.copy()
+            return
+        before, memory = self.first
+        np.subtract(1.0, memory, out=packed.memory)  # 2u / κ
+        packed.memory *= before / kappa
+        np.subtract(1.0, packed.memory, out=packed.memory)
 
 
 def _kernel_scale(covariance: Covariance, kappa: float) -> float:

@@ -87,10 +87,8 @@ def contraction(network: Network, points: Points, u: Matrix | None = None) -> fl
     kappa = 4.0 * largest
     while kappa < 1.0 and not _positive_definite(1.0 - (2.0 / kappa) * u):
         kappa *= 4.0
-    # a margin for the points that are not in the sample: of images, which are few in it, a larger
-    # one (1,000 images of MNIST needed 1.6 times what 128 of them did), at the cost of a digit
-    kappa *= 1.0 if kappa == 4.0 * largest else 4.0
-    return min(1.0, kappa if most == _SAMPLE else 16.0 * kappa)
+    # a margin for the points that are not in the sample
+    return min(1.0, kappa if kappa == 4.0 * largest else 4.0 * kappa)
 
 
 def _positive_definite(a: Matrix) -> bool:
