@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, load
     from mnngp.finite import MaxoutNetwork  # noqa: F401
     from mnngp.kernels import MaxoutKernel, NetworkKernel
-    from mnngp.networks import AvgPool, Conv, Flatten, GlobalAvgPool
+    from mnngp.networks import AvgPool, Conv, Embedding, Flatten, GlobalAvgPool
 
 __version__ = "0.2.0.dev0"
 
@@ -52,7 +52,7 @@ _HOME = {
         "Tanh",
         "GELU",
     ),
-    "mnngp.networks": ("Conv", "AvgPool", "GlobalAvgPool", "Flatten"),
+    "mnngp.networks": ("Conv", "AvgPool", "GlobalAvgPool", "Flatten", "Embedding"),
     "mnngp.kernels": ("MaxoutKernel", "NetworkKernel"),
     "mnngp.estimators": ("MaxoutGPClassifier", "MaxoutGPRegressor", "load"),
     # needs PyTorch, and so is not in __all__: a star import must work without
@@ -66,6 +66,7 @@ __all__ = [
     "Activation",
     "AvgPool",
     "Conv",
+    "Embedding",
     "Erf",
     "Flatten",
     "GlobalAvgPool",

@@ -191,7 +191,7 @@ def _scaling(normalize: str | None, kernel: DeepKernel, arrays: dict[str, Array]
 
 def _posterior(kernel: DeepKernel, header: dict[str, Any], arrays: dict[str, Array]) -> Posterior:
     points = Points(arrays["directions"], arrays["square_lengths"])
-    if getattr(kernel, "convolutional", False):
+    if getattr(kernel, "convolutional", False) or kernel.embedding is not None:
         points = kernel.prepared("X", arrays["directions"])
     covariance = Covariance(kernel.network, points, arrays["deviation"], arrays["noise_var"])
     c = np.inf if header["intercept_precision"] is None else header["intercept_precision"]

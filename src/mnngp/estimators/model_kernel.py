@@ -19,6 +19,7 @@ from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReL
 from mnngp.errors import InputError
 from mnngp.kernels.network_kernel import NetworkKernel
 from mnngp.kernels.sklearn import DeepKernel, MaxoutKernel
+from mnngp.networks.embedding import Embedding
 from mnngp.networks.layers import AvgPool, Conv, Flatten, GlobalAvgPool
 
 LARGEST_INT = (1 << 63) - 1
@@ -94,10 +95,11 @@ _LAYERS: dict[str, type[Any]] = {
     layer.__name__: layer
     for layer in (
         *(Maxout, ReLU, LeakyReLU, Abs, Erf, Tanh, GELU),
-        *(Conv, AvgPool, GlobalAvgPool, Flatten),
+        *(Conv, AvgPool, GlobalAvgPool, Flatten, Embedding),
     )
 }
 _LARGEST_WINDOW = 10_000
+_MOST_COLUMNS = 1 << 24
 
 
 def _check_window(name: str, value: Any, *, none: bool = False) -> None:
@@ -109,6 +111,24 @@ def _check_window(name: str, value: Any, *, none: bool = False) -> None:
         whole(name, part, 1, _LARGEST_WINDOW)
 
 
+def _check_columns(name: str, value: Any, *, pairs: bool) -> None:
+    """Raise if it is not a list of columns, or of pairs of them."""
+    if not isinstance(value, list):
+        raise InputError(f"{name} must be a list, got {value!r}")
+    for one in value:
+        if pairs and not (isinstance(one, list) and len(one) == 2):
+            raise InputError(f"{name} must have pairs of columns, got {one!r}")
+        for column in one if pairs else [one]:
+            whole(name, column, 0, _MOST_COLUMNS)
+
+
+def _check_limits(name: str, value: Any) -> None:
+    if not (isinstance(value, list) and len(value) == 2):
+        raise InputError(f"{name} must be two numbers, got {value!r}")
+    for limit in value:
+        _validation.real(name, limit, low=-1e6, high=1e6)
+
+
 _LAYER_PARAMETERS: dict[str, dict[str, Callable[[str, Any], object]]] = {
     "Maxout": {"rank": partial(whole, low=1, high=LARGEST_RANK)},
     "LeakyReLU": {"negative_slope": partial(_validation.real, low=-1e6, high=1e6)},
@@ -116,6 +136,12 @@ _LAYER_PARAMETERS: dict[str, dict[str, Callable[[str, Any], object]]] = {
         "size": _check_window,
         "stride": _check_window,
         "padding": partial(_validation.one_of, allowed=("same", "valid", "circular")),
+    },
+    "Embedding": {
+        "lengthscale": partial(_validation.real, low=1e-3, high=1e6),
+        "limits": _check_limits,
+        "categories": partial(_check_columns, pairs=True),
+        "gaps": partial(_check_columns, pairs=False),
     },
     "AvgPool": {"size": _check_window, "stride": partial(_check_window, none=True)},
 }
@@ -142,6 +168,9 @@ def describe(kernel: DeepKernel) -> dict[str, Any]:
     if not getattr(kernel, "convolutional", False):
         parameters = {key: value for key, value in parameters.items() if key not in _IMAGE_KEYS}
     parameters["dtype"] = str(np.dtype(parameters["dtype"]))
+    embedding = parameters.pop("embedding", None)
+    if embedding is not None:
+        described["embedding"] = _layer(embedding)
     return {**described, **all_as_json(parameters)}
 
 
@@ -166,6 +195,9 @@ def checked(name: str, described: object, version: int) -> dict[str, Any]:
     if "image_shape" in described and "layers" in described:
         keys += _IMAGE_KEYS
         _check_image(name, described)
+    if "embedding" in described and "depth" in described:
+        keys += ("embedding",)
+        _check_layer(f"{name}.embedding", described["embedding"], ("Embedding",))
     if set(described) != set(keys):
         raise InputError(f"{name} must have the keys {', '.join(keys)}, got {sorted(described)}")
     if "depth" in described:
@@ -189,15 +221,7 @@ def _check_layers(name: str, layers: Any) -> int:
         raise InputError(f"{name} must be a list of 1 to {LARGEST_DEPTH:,} layers, got {layers!r}")
     different, smooth = set(), 0
     for number, layer in enumerate(layers):
-        if not isinstance(layer, dict):
-            raise InputError(f"{name}[{number}] must have names and values, got {layer!r}")
-        kind = _validation.one_of(f"{name}[{number}].class", layer.get("class"), tuple(_LAYERS))
-        parameters = _LAYER_PARAMETERS.get(kind, {})
-        if set(layer) != {"class", *parameters}:
-            keys = ", ".join(["class", *parameters])
-            raise InputError(f"{name}[{number}] must have the keys {keys}, got {sorted(layer)}")
-        for key, check in parameters.items():
-            check(f"{name}[{number}].{key}", layer[key])
+        kind = _check_layer(f"{name}[{number}]", layer, tuple(_LAYERS))
         if issubclass(_LAYERS[kind], Activation):
             different.add(tuple(layer.values()))
             smooth += not _LAYERS[kind].homogeneous
@@ -208,7 +232,21 @@ def _check_layers(name: str, layers: Any) -> int:
         )
     if any(layer["class"] in {"Flatten", "GlobalAvgPool"} for layer in layers):
         return sum(layer["class"] == "Conv" for layer in layers)
-    return len(layers)
+    return len(layers) - (layers[0]["class"] == "Embedding")
+
+
+def _check_layer(name: str, layer: Any, allowed: tuple[str, ...]) -> str:
+    """Raise if it is not one of these classes, with its parameters; which one it is."""
+    if not isinstance(layer, dict):
+        raise InputError(f"{name} must have names and values, got {layer!r}")
+    kind = _validation.one_of(f"{name}.class", layer.get("class"), allowed)
+    parameters = _LAYER_PARAMETERS.get(kind, {})
+    if set(layer) != {"class", *parameters}:
+        keys = ", ".join(["class", *parameters])
+        raise InputError(f"{name} must have the keys {keys}, got {sorted(layer)}")
+    for key, check in parameters.items():
+        check(f"{name}.{key}", layer[key])
+    return kind
 
 
 def check_image_shape(name: str, shape: Any) -> None:
@@ -246,10 +284,16 @@ def build(described: dict[str, Any]) -> DeepKernel:
         made: dict[Any, Any] = {}
         parameters["layers"] = []
         for layer in described["layers"]:
-            given = {name: _as_tuple(value) for name, value in layer.items() if name != "class"}
-            one = _LAYERS[layer["class"]](**given)
+            one = _built(layer)
             parameters["layers"].append(made.setdefault(one, one))
+    if "embedding" in described:
+        parameters["embedding"] = _built(described["embedding"])
     return _KERNELS[described["class"]](**parameters)
+
+
+def _built(layer: dict[str, Any]) -> Any:
+    given = {name: _as_tuple(value) for name, value in layer.items() if name != "class"}
+    return _LAYERS[layer["class"]](**given)
 
 
 def _as_tuple(value: Any) -> Any:

@@ -13,6 +13,7 @@ from mnngp.activations import Activation, HomogeneousActivation, SmoothActivatio
 from mnngp.errors import InputError
 from mnngp.kernels.sklearn import Bounds, DeepKernel
 from mnngp.networks.convolutional import ConvolutionalNetwork
+from mnngp.networks.embedding import Embedding
 from mnngp.networks.layers import AvgPool, Conv, Flatten, GlobalAvgPool, Spatial
 from mnngp.networks.network import Network, as_dtype
 
@@ -31,8 +32,8 @@ class NetworkKernel(DeepKernel):
     ----------
     layers : sequence of Activation; or of Conv, AvgPool, Activation, and GlobalAvgPool or Flatten
         From the input on. Of a fully connected network only the activations are listed: an affine
-        map stands before each of them, and one at the end. Of a convolutional one all layers are,
-        but for the affine map behind the readout.
+        map stands before each of them, and one at the end; an ``Embedding`` may be the first. Of a
+        convolutional one all layers are, but for the affine map behind the readout.
     weight_var : float, or sequence of floats
         Variance of the weights (times the fan-in): one for all affine maps, or one for each, that
         behind the last layer included.
@@ -66,7 +67,7 @@ class NetworkKernel(DeepKernel):
 
     def __init__(
         self,
-        layers: Sequence[Activation | Spatial],
+        layers: Sequence[Activation | Spatial | Embedding],
         weight_var: float | Sequence[float] = 1.0,
         bias_var: float | Sequence[float] = 0.1,
         kind: str = "nngp",
@@ -94,16 +95,28 @@ class NetworkKernel(DeepKernel):
             isinstance(layer, _SPATIAL) for layer in self.layers
         )
 
+    @property
+    def embedding(self) -> Embedding | None:  # type: ignore[override]
+        """The first layer, if it is an embedding."""
+        first = self.layers[0] if isinstance(self.layers, list | tuple) and self.layers else None
+        return first if isinstance(first, Embedding) and not self.convolutional else None
+
     def _activations(self, depth: int | None = None) -> tuple[Activation, ...]:
-        if not isinstance(self.layers, list | tuple) or not self.layers:
+        alone = self.layers if self.embedding is None else self.layers[1:]
+        if not isinstance(alone, list | tuple) or not alone:
             raise InputError(
                 "layers must be a list of at least one activation, such as "
                 f"[Maxout(4), ReLU()], got {self.layers!r}"
             )
         units: list[Activation] = []
         for index, layer in enumerate(self.layers):
-            if isinstance(layer, _SPATIAL):
+            if isinstance(layer, _SPATIAL) or (index == 0 and self.embedding is not None):
                 continue
+            if isinstance(layer, Embedding):
+                raise InputError(
+                    f"layers[{index}] cannot be an embedding: it is the first layer of a fully "
+                    f"connected network, or none, got {layer!r}"
+                )
             if not isinstance(layer, Activation):
                 kinds = "a layer, such as Conv(3)," if self.convolutional else "an activation,"
                 raise InputError(

@@ -14,6 +14,7 @@ from mnngp import _validation
 from mnngp._typing import Matrix
 from mnngp.activations import Activation, Maxout
 from mnngp.errors import InputError
+from mnngp.networks.embedding import Embedding
 from mnngp.networks.network import Network, as_dtype
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class DeepKernel(Kernel):  # type: ignore[misc]
     dtype: Any
     weight_var_bounds: Bounds
     bias_var_bounds: Bounds
+    embedding: Embedding | None = None  # of kernels that were pickled before there were any
 
     @abstractmethod
     def _activations(self, depth: int | None = None) -> tuple[Activation, ...]:
@@ -159,7 +161,12 @@ class DeepKernel(Kernel):  # type: ignore[misc]
     def __repr__(self) -> str:
         parameters = self.get_params()
         shown = {name: value for name, value in parameters.items() if not name.endswith("_bounds")}
-        usual = {"dtype": np.dtype(np.float64), "image_shape": None, "flips": False}
+        usual = {
+            "dtype": np.dtype(np.float64),
+            "image_shape": None,
+            "flips": False,
+            "embedding": None,
+        }
         for name, value in usual.items():
             if (
                 name in shown
@@ -197,7 +204,8 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         own = self._activations()
         _validation.bounds("weight_var_bounds", self.weight_var_bounds)
         _validation.bounds("bias_var_bounds", self.bias_var_bounds)
-        network = Network.of(own, self.weight_var, self.bias_var, self.kind, self.dtype)
+        others = self.weight_var, self.bias_var, self.kind, self.dtype, self._embedding()
+        network = Network.of(own, *others)
         if depth is None or depth <= len(own):
             return network.up_to(len(own) if depth is None else depth)
         activations = self._activations(depth)
@@ -206,7 +214,16 @@ class DeepKernel(Kernel):  # type: ignore[misc]
                 f"depths must be at most {len(own)}, for which weight_var and bias_var have "
                 f"values, got {depth}"
             )
-        return Network.of(activations, self.weight_var, self.bias_var, self.kind, self.dtype)
+        return Network.of(activations, *others)
+
+    def _embedding(self) -> Embedding | None:
+        """What stands in front of the first layer, checked."""
+        if not (self.embedding is None or isinstance(self.embedding, Embedding)):
+            raise InputError(
+                f"embedding must be None or an Embedding, such as Embedding(1.0), got "
+                f"{self.embedding!r}"
+            )
+        return self.embedding
 
     def points(self, X: Any, Y: Any = None) -> tuple[Points, Points | None]:
         """The data as the engine sees it, checked; None for Y if it is X."""
@@ -221,8 +238,11 @@ class DeepKernel(Kernel):  # type: ignore[misc]
 
     def prepared(self, name: str, rows: NDArray[Any]) -> Points:
         """Data that is checked, as points."""
+        from mnngp.kernels.embedded import EmbeddedPoints
         from mnngp.kernels.points import Points
 
+        if self.embedding is not None:
+            return EmbeddedPoints.embed(name, rows, self.embedding, as_dtype(self.dtype))
         return Points.of(name, rows, as_dtype(self.dtype))
 
     @property
@@ -269,6 +289,8 @@ class MaxoutKernel(DeepKernel):
         variance is lowered to where the kernel still fits its type.
     bias_var_bounds : pair of floats or "fixed"
         Likewise. A bias variance of zero is always fixed.
+    embedding : Embedding, optional
+        In front of the first layer: each feature by itself, before any layer mixes them.
 
     Examples
     --------
@@ -294,6 +316,7 @@ class MaxoutKernel(DeepKernel):
         dtype: Any = "float64",
         weight_var_bounds: Bounds = (1e-5, 1e5),
         bias_var_bounds: Bounds = (1e-5, 1e5),
+        embedding: Embedding | None = None,
     ) -> None:
         self.depth = depth
         self.rank = rank
@@ -303,6 +326,7 @@ class MaxoutKernel(DeepKernel):
         self.dtype = dtype
         self.weight_var_bounds = weight_var_bounds
         self.bias_var_bounds = bias_var_bounds
+        self.embedding = embedding
         self._network()
 
     def _activations(self, depth: int | None = None) -> tuple[Activation, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from mnngp import _validation
 from mnngp.activations import Activation
 from mnngp.errors import InputError
+from mnngp.networks.embedding import Embedding
 from mnngp.networks.layers import Block, Dense, Layer
 
 _DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
@@ -34,6 +35,8 @@ class Network:
         Whether the tangent kernel is meant (NTK), or the covariance at initialisation (NNGP).
     dtype : numpy.dtype
         Of the computation.
+    embedding : Embedding or None
+        What stands in front of the first layer.
 
     Examples
     --------
@@ -45,10 +48,16 @@ class Network:
     layers: tuple[Layer, ...]
     tangent: bool
     dtype: np.dtype[Any]
+    embedding: Embedding | None = None
 
     @staticmethod
     def of(
-        activations: Sequence[Activation], weight_var: Any, bias_var: Any, kind: str, dtype: Any
+        activations: Sequence[Activation],
+        weight_var: Any,
+        bias_var: Any,
+        kind: str,
+        dtype: Any,
+        embedding: Embedding | None = None,
     ) -> Network:
         """Put a fully connected network together; one variance for all layers, or one for each."""
         count = len(activations) + 1
@@ -59,7 +68,7 @@ class Network:
         layers: list[Layer] = [maps[0]]
         for activation, dense in zip(activations, maps[1:], strict=True):
             layers += [activation, dense]
-        return Network(tuple(layers), tangent, as_dtype(dtype))
+        return Network(tuple(layers), tangent, as_dtype(dtype), embedding)
 
     @property
     def depth(self) -> int:
@@ -78,7 +87,8 @@ class Network:
         return replace(self, layers=self.layers[: 2 * depth + 1])
 
     def __str__(self) -> str:
-        return " → ".join(map(str, self.layers))
+        first = () if self.embedding is None else (self.embedding,)
+        return " → ".join(map(str, (*first, *self.layers)))
 
 
 def as_dtype(value: Any) -> np.dtype[Any]:

@@ -79,6 +79,8 @@ class MaxoutKernel(DeepKernel):
     weight_var_constraint, bias_var_constraint, lengthscale_constraint : Interval, optional
         ``gpytorch.constraints.Positive()`` by default. An ``initial_value`` of a constraint comes
         before the values above, as elsewhere in GPyTorch.
+    embedding : mnngp.Embedding, optional
+        In front of the first layer, behind the lengthscales.
 
     Notes
     -----
@@ -111,11 +113,13 @@ class MaxoutKernel(DeepKernel):
     ) -> None:
         depth = _validation.positive_int("depth", depth)
         units = (Maxout(_validation.positive_int("rank", rank)),) * depth
+        core.MaxoutKernel(depth, rank, embedding=options.get("embedding"))  # checks it
         super().__init__(units, weight_var, bias_var, kind, Options(**options))
         self.rank = int(rank)
 
     def _shape(self) -> dict[str, Any]:
-        return {"depth": self.depth, "rank": self.rank}
+        embedding = {} if self.embedding is None else {"embedding": self.embedding}
+        return {"depth": self.depth, "rank": self.rank, **embedding}
 
 
 class NetworkKernel(DeepKernel):
@@ -149,17 +153,18 @@ class NetworkKernel(DeepKernel):
         kind: str = "nngp",
         **options: Any,
     ) -> None:
-        units = core.NetworkKernel(list(layers)).layers
-        for index, unit in enumerate(units):
+        network = core.NetworkKernel(list(layers))
+        first = 0 if network.embedding is None else 1
+        for index, unit in enumerate(network.layers[first:], first):
             if not isinstance(unit, HomogeneousActivation | SmoothActivation):
                 kind = "has no derivatives" if isinstance(unit, Activation) else "is no activation"
                 raise InputError(f"layers[{index}] {kind}: {unit!r}")
-        super().__init__(
-            core.NetworkKernel(units)._activations(), weight_var, bias_var, kind, Options(**options)
-        )
+        chosen = Options(**options, embedding=network.embedding)
+        super().__init__(network._activations(), weight_var, bias_var, kind, chosen)
 
     def _shape(self) -> dict[str, Any]:
-        return {"layers": list(self._units)}
+        first = [] if self.embedding is None else [self.embedding]
+        return {"layers": [*first, *self._units]}
 
 
 def kernel_with_priors(

@@ -22,6 +22,7 @@ from mnngp import _validation
 from mnngp.activations import Activation
 from mnngp.errors import InputError, ScaleError
 from mnngp.interop.gpytorch import autograd
+from mnngp.networks.embedding import Embedding
 
 Variances: TypeAlias = "float | Sequence[float] | Tensor"
 
@@ -54,6 +55,7 @@ class Options:
     bias_var_constraint: Interval | None = None
     lengthscale_prior: Prior | None = None
     lengthscale_constraint: Interval | None = None
+    embedding: Embedding | None = None
 
 
 class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
@@ -86,6 +88,7 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
             lengthscale_constraint=options.lengthscale_constraint,
         )
         self.kind = kind
+        self.embedding = options.embedding
         self._units = tuple(units)
         bias_var_first = _first(options.bias_var_constraint, bias_var)
         self.has_biases = not _zeros("bias_var", bias_var_first)
@@ -286,6 +289,8 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         )
         if self.has_lengthscale:
             x1, x2 = x1 / self.lengthscale, x2 if same else x2 / self.lengthscale
+        if self.embedding is not None:
+            x1, x2 = _embedded(self.embedding, x1), x2 if same else _embedded(self.embedding, x2)
         weight_var, bias_var = (
             part[..., 0, :].expand(*part.shape[:-2], self.depth + 1)
             for part in (weight_var, bias_var)
@@ -313,6 +318,23 @@ class DeepKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
                 f"has entries up to {largest:.3g}, and weight_var is {weight:.3g}; scale the "
                 "features to the size of one, or choose a smaller weight_var or depth"
             ) from None
+
+
+def _embedded(embedding: Embedding, x: Tensor) -> Tensor:
+    """What ``embedding(x)`` is, with derivatives."""
+    nodes, weights = (torch.tensor(part).to(x) for part in embedding.basis())
+    numbers = embedding.numbers(x.shape[-1])
+    away = x[..., numbers].clamp(*embedding.limits)[..., None] - nodes
+    mapped = torch.exp(-0.5 * (away / embedding.lengthscale) ** 2) @ weights
+    present = torch.ones_like(x)
+    for gap in embedding.gaps:
+        present[..., gap - 1] = 1.0 - x[..., gap]
+    parts = [(mapped * present[..., numbers, None]).flatten(-2), x[..., list(embedding.gaps)]]
+    for start, stop in embedding.categories:
+        indicators = x[..., start:stop]
+        parts += [indicators, 1.0 - indicators.sum(-1, keepdim=True)]
+    rows = torch.cat(parts, dim=-1)
+    return rows * (rows.shape[-1] / embedding.features(x.shape[-1])) ** 0.5
 
 
 def _read(name: str, kernel: DeepKernel) -> Tensor:

@@ -1,0 +1,49 @@
+"""Points whose features are embedded one by one: rows of the explicit map, and what they came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnngp.kernels.points import Points
+from mnngp.networks.embedding import Embedding
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedPoints(Points):
+    """Points of an embedding; all have one length.
+
+    Attributes
+    ----------
+    directions, square_lengths : arrays
+        Of the explicit map.
+    given : array (n, d)
+        The features before it.
+    """
+
+    given: NDArray[Any]
+
+    @staticmethod
+    def embed(
+        name: str, rows: NDArray[Any], embedding: Embedding, dtype: np.dtype[Any]
+    ) -> EmbeddedPoints:
+        """The points of rows that were checked."""
+        mapped = Points.of(name, embedding(rows), dtype)
+        # their lengths differ by rounding only, and by no rows of zeros, which have none
+        ones = np.ones(len(rows))
+        return EmbeddedPoints(mapped.directions, ones, np.asarray(rows))
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        return self.given
+
+    def __getitem__(self, rows: slice) -> EmbeddedPoints:
+        return EmbeddedPoints(self.directions[rows], self.square_lengths[rows], self.given[rows])
+
+    def subset(self, chosen: NDArray[np.int64]) -> EmbeddedPoints:
+        return EmbeddedPoints(
+            self.directions[chosen], self.square_lengths[chosen], self.given[chosen]
+        )
