@@ -7,10 +7,11 @@ the fused one.
 import numpy as np
 
 
-def kernel(layers, X, Y, *, weight_var, bias_var, kind="nngp"):
+def kernel(layers, X, Y, *, weight_var, bias_var, kind="nngp", gram=None):
+    """``gram`` stands for ``<x, x'>/d`` of X and Y, one after the other, if it is something else."""
     weights, biases = (np.broadcast_to(value, len(layers) + 1) for value in (weight_var, bias_var))
     Z = np.concatenate([X, Y])
-    C = biases[0] + weights[0] * (Z @ Z.T) / Z.shape[1]
+    C = biases[0] + weights[0] * (Z @ Z.T / Z.shape[1] if gram is None else gram)
     theta = C.copy()
     for activation, w, b in zip(layers, weights[1:], biases[1:], strict=True):
         v = np.diag(C)

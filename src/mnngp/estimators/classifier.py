@@ -69,7 +69,7 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         What the sample weights of each class are multiplied by: a number for each label, or
         ``n / (classes · count)``, so that all classes weigh the same; as in scikit-learn. Rows
         count as often as their sample weight says.
-    normalize, dtype, max_trials, fit_seconds, random_state, progress, solver, n_jobs
+    features, normalize, dtype, max_trials, fit_seconds, random_state, progress, solver, n_jobs
         As for ``MaxoutGPRegressor``.
 
     Attributes
@@ -123,6 +123,7 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         kernel: DeepKernel | None = None,
         image_shape: tuple[int, ...] | None = None,
         class_weight: Mapping[Any, float] | str | None = None,
+        features: str = "auto",
         normalize: str | None = "standard",
         dtype: Any = "float64",
         max_trials: int = 24,

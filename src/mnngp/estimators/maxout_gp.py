@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, ClassVar, Self
@@ -21,9 +21,10 @@ from mnngp._system.progress import Stages, bar
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError, warn_of_accuracy
 from mnngp.estimators import model_file
-from mnngp.estimators.features import Scaling, Whitened
+from mnngp.estimators.features import Whitened
 from mnngp.estimators.parameters import check_pixels, image_rows, search_space, seed_of
 from mnngp.estimators.process import IMPOSSIBLE, FittedProcess
+from mnngp.estimators.table_features import feature_versions
 from mnngp.inference import choice
 from mnngp.inference.costs import describe_here, duration
 from mnngp.inference.image_choice import ImageChoice, ImageTrial, in_strata
@@ -77,8 +78,8 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
         X, y, weight = self._training_data(X, y, sample_weight)
         check_pixels(self.image_shape, X)
         targets = y.reshape(len(X), -1)
-        normalize = "sphere" if isinstance(space, ImageSpace) else self.normalize
-        scaling = Scaling.of(normalize, X, weight)
+        space, scalings = feature_versions(self, space, X, weight)
+        scaling = next(iter(scalings.values()))
         data = Observations.of(scaling(X), targets, weight)
         if self._density and self.noise_var == 0.0 and data.conflict:
             raise InputError(IMPOSSIBLE.format(*data.conflict))
@@ -101,7 +102,13 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
                 if whitened is not None:
                     scaling, data = whitened, replace(data, X=whitened.whiten(data.X))
             else:
-                trials, share = self._choose(data, space, objective, seed, stage)
+                rows = X[data.first_rows]
+                versions = {
+                    name: data if one is scaling else replace(data, X=one(rows))
+                    for name, one in scalings.items()
+                }
+                trials, share = self._choose(versions, space, objective, seed, stage)
+                scaling, data = scalings[trials[0].features], versions[trials[0].features]
             best = trials[0]
             if noise_var is not None and signal_var is None:
                 signal_var = choice.best_signal(best, data, noise_var, seed)
@@ -128,16 +135,22 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
         """Features, targets (n,) or (n, k) to regress on, and weights, checked."""
 
     def _choose(
-        self, data: Observations, space: SearchSpace, objective: Objective, seed: Any, stage: Stages
+        self,
+        versions: Mapping[str, Observations],
+        space: SearchSpace,
+        objective: Objective,
+        seed: Any,
+        stage: Stages,
     ) -> tuple[list[choice.Trial], float]:
         """The kernels that were tried, the best first, and the share of the time that it took."""
+        data = next(iter(versions.values()))
         share, given = 0.0, space.complete and self.noise_var is not None
         if given or not choice.determines_noise(data, objective):
             trials = [choice.untried(space, data, objective)]
         else:
             share = choice.share_of_time(len(data), self.max_trials)
             trials = choice.choose(
-                data,
+                versions,
                 space,
                 objective,
                 seed=seed,

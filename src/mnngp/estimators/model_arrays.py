@@ -14,12 +14,15 @@ import numpy as np
 
 from mnngp._typing import Array
 from mnngp.errors import InputError
+from mnngp.estimators import model_kernel
 from mnngp.estimators.model_archive import PIECE, shortened
+from mnngp.estimators.table_features import VERSIONS
 from mnngp.kernels import layout
 
 # the smallest number above zero, and the largest that is finite
 TINY, MOST = 5e-324, float(np.finfo(np.float64).max)
 _LARGEST_UNIT = 1e154  # of targets: its square is a number
+_LARGEST_MAP = 1 << 31  # numbers that embedded features may become
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Form:
 
     It is an attribute of the ``FittedProcess``. Its axes have a letter each: n unique inputs, d
     features, k targets, r rows with a weight, s features that are scaled, c channels of
-    images that are whitened, h × p the packed factor.
+    images that are whitened, q knots of columns that are embedded, h × p the packed factor.
     Where a letter stands for the first time, the array's own shape says how many there are.
     """
 
@@ -37,17 +40,20 @@ class Form:
     low: float = -MOST  # all values are between the two, and so no NaN
     high: float = MOST
     dtype: str = "float64"  # or "int64", "kernel" for that of the kernel, "labels" for classes
-    # or for a "classifier", if it is "factored", if images are "whitened", or where it is "known"
+    # or for a "classifier", if it is "factored", if images are "whitened" or columns "embedded", or
+    # where it is "known"
     when: str = "always"
 
 
 # A new array is a line here, and one where ``model_file`` makes a model of them.
 FORMS = {
-    "directions": Form("posterior.points.directions", "nd", -1.001, 1.001, dtype="kernel"),
+    "directions": Form("posterior.points.stored", "nd", -1.001, 1.001, dtype="kernel"),
     "square_lengths": Form("posterior.points.square_lengths", "n", low=0.0),
     "scaling_mean": Form("scaling.mean", "s"),
     "scaling_scale": Form("scaling.scale", "s", low=TINY, high=math.inf),  # of a constant column
     "filters": Form("scaling.filters", "dc", when="whitened"),
+    "knots": Form("scaling.knots", "qd", when="embedded"),
+    "values": Form("scaling.values", "qd", low=-10.0, high=10.0, when="embedded"),
     "y": Form("data.y", "nk"),
     "weight": Form("data.weight", "n", low=TINY),
     "within": Form("data.within", "nk", low=0.0),
@@ -84,6 +90,8 @@ class ArrayChecks:
             there.add("factored")
         if self.header["normalize"] == "whitened":
             there.add("whitened")
+        if self.header["normalize"] in VERSIONS:
+            there.add("embedded")
         if "calibration" in self.header:
             there.add("classifier")
         for name, form in FORMS.items():
@@ -127,6 +135,14 @@ class ArrayChecks:
             half, columns = layout.packed_shape(n)
             scaled = d if self.header["normalize"] == "standard" else 0
             self.sizes |= {"s": scaled, "h": half, "p": columns}
+            embedding = model_kernel.build(self.header["kernel"]).embedding
+            if embedding is not None:
+                form = replace(form, low=-MOST, high=MOST)  # features, as they are
+                if n * embedding.width(d) > _LARGEST_MAP:
+                    raise InputError(
+                        f"directions must be fewer, or their embedding shorter: {n} rows of "
+                        f"{embedding.width(d)} numbers are too many"
+                    )
             shape = self.header["kernel"].get("image_shape")
             if shape is not None:
                 self.sizes["c"] = shape[2] if len(shape) == 3 else 1

@@ -31,6 +31,7 @@ from mnngp.estimators.model_archive import shortened
 from mnngp.estimators.model_arrays import FORMS, ArrayChecks
 from mnngp.estimators.model_kernel import all_as_json
 from mnngp.estimators.process import FittedProcess
+from mnngp.estimators.table_features import VERSIONS, Curves
 from mnngp.inference import ConjugateGradients, IterationReport, Posterior, Report
 from mnngp.inference.observations import Observations
 from mnngp.inference.posterior import Weights
@@ -117,6 +118,7 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         if form.when == "always"
         or (form.when == "factored" and header["factored"])
         or form.when == process.scaling.normalize
+        or (form.when == "embedded" and process.scaling.normalize in VERSIONS)
     }
     arrays["row"] = arrays["row"].astype(np.int64, copy=False)
     if posterior.known_precision is not None:
@@ -184,6 +186,8 @@ def _put_together(
 
 def _scaling(normalize: str | None, kernel: DeepKernel, arrays: dict[str, Array]) -> Scaling:
     mean, scale = arrays["scaling_mean"], arrays["scaling_scale"]
+    if normalize in VERSIONS and kernel.embedding is not None:
+        return Curves(normalize, mean, scale, arrays["knots"], arrays["values"], kernel.embedding)
     if normalize != "whitened":
         return Scaling(normalize, mean, scale)
     return Whitened(normalize, mean, scale, kernel.image_shape, arrays["filters"])

@@ -31,12 +31,14 @@ from mnngp.estimators.model_kernel import (
     whole,
 )
 from mnngp.estimators.parameters import check_class_weight
+from mnngp.estimators.table_features import VERSIONS
 from mnngp.inference import IterationReport, Report
 from mnngp.inference.solvers import by_name
 
 # Version 2 knows kernels of any layers, and weights of classes.
 FORMAT, VERSION = "mnngp-model", 2
 _READ = (1, 2)
+_NORMALIZATIONS = (*NORMALIZATIONS, "whitened", *VERSIONS)  # what may stand before a kernel
 _TYPES: dict[str, Any] = {
     "class": str,
     "parameters": dict,
@@ -89,10 +91,8 @@ def checked(text: bytes, classes: Mapping[str, type]) -> dict[str, Any]:
     header["kernel"] = model_kernel.checked("kernel", header["kernel"], version)
     header["parameters"] = _checked_parameters(header["parameters"], kind)
     _check_numbers(header)
-    if header["normalize"] not in (*NORMALIZATIONS, "whitened"):
-        raise InputError(
-            f"normalize must be one of {(*NORMALIZATIONS, 'whitened')}, got {header['normalize']!r}"
-        )
+    if header["normalize"] not in _NORMALIZATIONS:
+        raise InputError(f"normalize must be one of {_NORMALIZATIONS}, got {header['normalize']!r}")
     if not all(isinstance(name, str) for name in header["feature_names"]):
         raise InputError("feature_names must be texts")
     if not all(isinstance(digest, str) for digest in header["arrays"].values()):
@@ -213,6 +213,7 @@ _PARAMETERS: dict[str, Callable[[str, Any], object]] = {  # those that may not b
     "kind": partial(_validation.one_of, allowed=("nngp", "ntk")),
     "noise_var": partial(_validation.real, low=0.0),
     "signal_var": partial(_validation.real, low=0.0, strict=True),
+    "features": partial(_validation.one_of, allowed=("auto", "linear", "embedding")),
     "normalize": partial(_validation.one_of, allowed=("standard", "sphere")),
     "dtype": check_dtype,
     "max_trials": partial(whole, low=1, high=LARGEST_INT),

@@ -232,7 +232,7 @@ def _check_layers(name: str, layers: Any) -> int:
         )
     if any(layer["class"] in {"Flatten", "GlobalAvgPool"} for layer in layers):
         return sum(layer["class"] == "Conv" for layer in layers)
-    return len(layers) - (layers[0]["class"] == "Embedding")
+    return len(layers) - int(layers[0]["class"] == "Embedding")
 
 
 def _check_layer(name: str, layer: Any, allowed: tuple[str, ...]) -> str:

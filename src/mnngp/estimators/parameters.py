@@ -46,6 +46,13 @@ def search_space(estimator: Any) -> SearchSpace:
     if estimator.progress not in (None, True, False):
         raise InputError(f"progress must be True, False or None, got {estimator.progress!r}")
     by_name.check(estimator.solver)
+    _validation.one_of("features", estimator.features, ("auto", "linear", "embedding"))
+    if estimator.features == "embedding" and not isinstance(space, MaxoutSpace):
+        name = "image_shape" if estimator.image_shape is not None else "kernel"
+        raise InputError(
+            f"features='embedding' and {name} cannot both be given: a kernel brings its own, such "
+            f"as NetworkKernel([Embedding(1.0), ...]), got {name}={getattr(estimator, name)!r}"
+        )
     if estimator.normalize not in NORMALIZATIONS:
         raise InputError(
             "normalize must be 'standard' (columns), 'sphere' (rows) or None, "

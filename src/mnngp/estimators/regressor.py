@@ -145,6 +145,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         *,
         kernel: DeepKernel | None = None,
         image_shape: tuple[int, ...] | None = None,
+        features: str = "auto",
         normalize: str | None = "standard",
         dtype: Any = "float64",
         max_trials: int = 24,

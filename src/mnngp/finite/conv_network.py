@@ -142,7 +142,8 @@ GlobalAvgPool() → Dense(0.65, 0.1)
             )
         options: dict[str, Any] = {"weight_var": kernel.weight_var, "bias_var": kernel.bias_var}
         options |= {"parametrization": "ntk", "seed": seed}
-        return cls(channels, kernel.layers, kernel.image_shape, **options)
+        layers: Any = kernel.layers  # no embedding is among those of a convolutional network
+        return cls(channels, layers, kernel.image_shape, **options)
 
     def kernel(self, kind: str = "nngp") -> NetworkKernel:
         """The kernel that belongs to the initialisation: exact in the limit of many channels."""

@@ -28,11 +28,12 @@ from mnngp.errors import collect_warnings
 from mnngp.inference.observations import Observations
 from mnngp.inference.posterior import Posterior
 from mnngp.inference.scoring import Objective, Spectrum, scales
-from mnngp.inference.search_space import SearchSpace
+from mnngp.inference.search_space import LINEAR, SearchSpace
 from mnngp.inference.solvers.covariance import contraction
 from mnngp.kernels.evaluate import standard_deviations
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import DeepKernel
+from mnngp.networks.embedding import Embedding
 from mnngp.networks.network import Network
 
 # inputs that kernels are compared on: an eigendecomposition takes less than a tenth of a second
@@ -54,20 +55,24 @@ class Trial:
     score: float = -math.inf  # what leave-one-out said of it; larger is better
     n_rows: int = 0  # distinct rows of the data that it was tried on
     seconds: float = 0.0
+    features: str = LINEAR  # what stood in front of it
 
     def as_dict(self) -> dict[str, Any]:
         """Parameters of the kernel, and what was found: numbers and texts."""
+        others = {"dtype", "image_shape", "flips", "embedding"}
         parameters = {
             name: [repr(layer) for layer in value] if name == "layers" else value
             for name, value in self.kernel.get_params().items()
-            if name not in {"dtype", "image_shape", "flips"} and not name.endswith("_bounds")
+            if name not in others and not name.endswith("_bounds")
         }
+        if self.kernel.embedding is not None:
+            parameters["lengthscale"] = self.kernel.embedding.lengthscale
         found = {name: value for name, value in vars(self).items() if name != "kernel"}
         return {**parameters, **found}
 
 
 def choose(
-    data: Observations,
+    versions: Mapping[str, Observations],
     space: SearchSpace,
     objective: Objective,
     *,
@@ -76,9 +81,13 @@ def choose(
     jobs: int = 1,
     done: Callable[[float], object] | None = None,
 ) -> list[Trial]:
-    """Try at most ``budget`` kernels of a space, in ``jobs`` threads; the best is first."""
+    """Try at most ``budget`` kernels of a space, in ``jobs`` threads; the best is first.
+
+    ``versions`` are the same data with the features that the space's kernels stand behind.
+    """
     rng = np.random.default_rng(seed)
-    few, points = _compared_on(data, space.default(), rng)
+    few, data = _sampled(versions, LARGEST, rng), next(iter(versions.values()))
+    points: dict[Embedding | None, Points] = {}
     tried: dict[Network, Trial] = {}
     at_first = budget if len(data) <= LARGEST else max(1, budget - _REFINEMENTS)
 
@@ -86,12 +95,18 @@ def choose(
         new = {kernel.network: kernel for kernel in kernels}
         unseen = [kernel for network, kernel in new.items() if network not in tried]
 
+        for kernel in unseen:
+            if kernel.embedding not in points:
+                rows = kernel.checked("X", few[space.features(kernel)].X)
+                points[kernel.embedding] = kernel.prepared("X", rows)
+
         def one(kernel: DeepKernel) -> Trial:
+            features = space.features(kernel)
             with collect_warnings():  # what is chosen in the end says it again
-                result = trial_of(kernel, points, few, objective)
+                result = trial_of(kernel, points[kernel.embedding], few[features], objective)
             if done is not None:
                 done(1.0 / budget)
-            return result
+            return replace(result, features=features)
 
         results = threads.parallel_map(one, unseen[: at_first - len(tried)], jobs)
         tried.update((trial.kernel.network, trial) for trial in results)
@@ -104,7 +119,7 @@ def choose(
         improved = _best(tried) is not best
     ranked = sorted(tried.values(), key=lambda trial: -trial.score)
     if len(data) > LARGEST:
-        more = data.sample(_REFINED_ON, rng)
+        more = _sampled(versions, _REFINED_ON, rng)
         ranked = _refined(ranked, more, space, objective, jobs, new=budget - len(tried))
     if done is not None:
         done(1.0 - len(tried) / budget)
@@ -113,6 +128,17 @@ def choose(
 
 def _best(tried: Mapping[Network, Trial]) -> Trial:
     return max(tried.values(), key=lambda trial: trial.score)
+
+
+def _sampled(
+    versions: Mapping[str, Observations], most: int, rng: np.random.Generator
+) -> dict[str, Observations]:
+    """The same few inputs of each version, or all."""
+    n = len(next(iter(versions.values())))
+    if n <= most:
+        return dict(versions)
+    chosen = np.sort(rng.choice(n, most, replace=False))
+    return {name: data.subset(chosen) for name, data in versions.items()}
 
 
 def _compared_on(
@@ -140,7 +166,7 @@ def trial_of(kernel: DeepKernel, points: Points, data: Observations, objective: 
 
 def _refined(
     ranked: list[Trial],
-    data: Observations,
+    versions: Mapping[str, Observations],
     space: SearchSpace,
     objective: Objective,
     jobs: int,
@@ -154,7 +180,7 @@ def _refined(
 
     def one(trial: Trial) -> Trial:
         """With its noise, and less of it as long as that helps."""
-        began = time.perf_counter()
+        began, data = time.perf_counter(), versions[trial.features]
         best = replace(trial, score=-math.inf)
         for factor in _LESS_NOISE if objective.noise_ratio is None else (1.0,):
             ratio = factor * trial.noise_ratio
@@ -173,7 +199,7 @@ def _refined(
     attempt(ranked[:2])
     best = _best(seen)
     unseen = (
-        Trial(kernel, best.noise_ratio)
+        Trial(kernel, best.noise_ratio, features=best.features)
         for kernel in space.sharper(best.kernel)
         if kernel.network not in seen
     )
@@ -197,11 +223,12 @@ def untried(space: SearchSpace, data: Observations, objective: Objective) -> Tri
     """
     kernel = space.default()
     if objective.noise_ratio is not None:
-        return Trial(kernel, objective.noise_ratio)
+        return Trial(kernel, objective.noise_ratio, features=space.features(kernel))
     network, points = kernel.network, kernel.prepared("X", kernel.checked("X", data.X))
     variance = float(np.mean(standard_deviations(network, points) ** 2))
     scale = contraction(network, points) * variance * data.mean_weight
-    return Trial(kernel, (1.0 if data.repeats.any() else 0.01) * scale)
+    ratio = (1.0 if data.repeats.any() else 0.01) * scale
+    return Trial(kernel, ratio, features=space.features(kernel))
 
 
 def best_signal(trial: Trial, data: Observations, noise_var: float, seed: Any) -> float:

@@ -38,9 +38,7 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class ImageTrial(Trial):
-    """One network that was tried, and what stood in front of it."""
-
-    features: str = "standardised"
+    """One network that was tried."""
 
     def expected(self, images: int, dtype: Any) -> float:
         """Seconds that the kernel of so many images will take, as far as this trial tells."""
@@ -176,7 +174,7 @@ class ImageChoice:
                 points = kernel.prepared("X", kernel.checked("X", mine.X))
                 result = trial_of(kernel, points, mine, self.objective)
             done(1.0 / len(candidates))
-            return ImageTrial(**vars(result), features=candidate.features)
+            return ImageTrial(**{**vars(result), "features": candidate.features})
 
         new = [candidate for candidate in candidates if (candidate, size) not in self.found]
         new.sort(key=lambda one: -one.updates)  # so that no thread waits for a long one at the end

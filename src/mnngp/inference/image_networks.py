@@ -87,6 +87,9 @@ class ImageSpace(SearchSpace):
         self.image_shape, self.dtype = shape, dtype
         self.kernels = list(_kernels(shape))
 
+    def features(self, kernel: DeepKernel) -> str:
+        return FEATURES[0]
+
     def default(self) -> NetworkKernel:
         return self.kernels[0]
 

@@ -58,6 +58,11 @@ class Observations:
         return np.rint(self.weight / self.held_out_weight) - 1.0
 
     @property
+    def first_rows(self) -> Integers:
+        """The first row of the data that has each input."""
+        return np.asarray(self.row[np.unique(self.group, return_index=True)[1]])
+
+    @property
     def conflict(self) -> tuple[int, int] | None:
         """Two rows of the data with equal features and different targets, if there are any."""
         _, first = np.unique(self.group, return_index=True)

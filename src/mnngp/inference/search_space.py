@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from mnngp._typing import Vector
 from mnngp.activations import Maxout
 from mnngp.kernels.sklearn import DeepKernel, MaxoutKernel
+from mnngp.networks.embedding import Embedding
 
 MAXOUT_PARAMETERS = ("depth", "rank", "weight_var", "bias_var", "kind")
 RANKS = (2, 3, 4, 6, 8, 16)
@@ -24,6 +26,8 @@ DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 GAINS = (0.5, 0.8, 1.0, 1.25, 2.0)  # weight_var in units of the activation's critical one
 BIASES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 KINDS = ("nngp", "ntk")
+LENGTHSCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # of an embedding
+LINEAR = "linear"  # features without one
 DEFAULTS = {"depth": 3, "rank": 4, "bias_var": 0.1, "kind": "nngp"}
 _STARTS = (
     # kind, rank, depth, gain, bias_var
@@ -35,6 +39,13 @@ _STARTS = (
     ("ntk", 2, 3, 1.0, 0.01),
     ("ntk", 4, 4, 1.0, 0.1),
     ("ntk", 4, 12, 1.0, 0.1),
+)
+_EMBEDDED_STARTS = (
+    # kind, rank, depth, gain, bias_var, lengthscale
+    ("nngp", 4, 1, 1.0, 0.1, 1.0),
+    ("ntk", 4, 4, 1.0, 0.1, 1.0),
+    ("nngp", 4, 12, 1.0, 0.1, 1.0),
+    ("nngp", 2, 3, 1.0, 0.1, 0.25),
 )
 # Of a saturating activation the weight variance says how nonlinear a layer is: a wider range.
 _SMOOTH_GAINS = (0.1, 0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0, 10.0)
@@ -51,6 +62,10 @@ class SearchSpace(ABC):
     def fitted(self, kernel: DeepKernel) -> DeepKernel:
         """A kernel of the space as it is fitted in the end, in ``dtype``."""
         return with_parameters(kernel, dtype=self.dtype)  # type: ignore[no-any-return]
+
+    def features(self, kernel: DeepKernel) -> str:
+        """Which version of the features a kernel of the space stands behind."""
+        return LINEAR
 
     @abstractmethod
     def default(self) -> DeepKernel:
@@ -70,27 +85,54 @@ class SearchSpace(ABC):
 
 
 class MaxoutSpace(SearchSpace):
-    """Networks of equal maxout layers; some of ``MAXOUT_PARAMETERS`` may be given."""
+    """Networks of equal maxout layers; some of ``MAXOUT_PARAMETERS`` may be given.
 
-    def __init__(self, given: Mapping[str, Any], dtype: Any = "float64") -> None:
+    ``embeddings`` are by the version of the features that they take, and differ in their limits;
+    any lengthscale may be theirs. ``linear`` says whether there are networks without any.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, Any],
+        dtype: Any = "float64",
+        embeddings: Mapping[str, Embedding] | None = None,
+        *,
+        linear: bool = True,
+    ) -> None:
         self.given, self.dtype = dict(given), dtype
-        self.complete = len(self.given) == len(MAXOUT_PARAMETERS)
+        self.embeddings, self.linear = dict(embeddings or {}), linear
+        self.complete = len(self.given) == len(MAXOUT_PARAMETERS) and not self.embeddings
+
+    def features(self, kernel: Any) -> str:
+        if kernel.embedding is None:
+            return LINEAR
+        limits = kernel.embedding.limits
+        return next(name for name, one in self.embeddings.items() if one.limits == limits)
 
     def default(self) -> MaxoutKernel:
         rank = self.given.get("rank", DEFAULTS["rank"])
         critical = Maxout(rank).critical_weight_var
-        return MaxoutKernel(**{**DEFAULTS, "weight_var": critical, **self.given})
+        embedding = None if self.linear else next(iter(self.embeddings.values()))
+        own = {"weight_var": critical, "embedding": embedding, **self.given}
+        return MaxoutKernel(**{**DEFAULTS, **own})
 
     def starts(self) -> Iterator[MaxoutKernel]:
-        for start in _STARTS:
-            yield self._kernel(*start)
+        if self.linear:
+            for start in _STARTS:
+                yield self._kernel(*start)
+        for kind, rank, depth, gain, bias_var, lengthscale in _EMBEDDED_STARTS:
+            for one in self.embeddings.values():
+                embedding = replace(one, lengthscale=lengthscale)
+                yield self._kernel(kind, rank, depth, gain, bias_var, embedding)
 
     def neighbours(self, kernel: Any) -> Iterator[MaxoutKernel]:
         gain = 1.0
         if "weight_var" not in self.given:
             gain = kernel.weight_var / Maxout(kernel.rank).critical_weight_var
-        here = {name: getattr(kernel, name) for name in ("kind", "rank", "depth", "bias_var")}
+        names = ("kind", "rank", "depth", "bias_var", "embedding")
+        here = {name: getattr(kernel, name) for name in names}
         here["gain"] = gain
+        yield from (self._kernel(**{**here, "embedding": one}) for one in self._others(kernel))
         axes = {"depth": DEPTHS, "bias_var": BIASES, "rank": RANKS, "gain": GAINS, "kind": KINDS}
         for name, values in axes.items():
             if ("weight_var" if name == "gain" else name) not in self.given:
@@ -99,14 +141,37 @@ class MaxoutSpace(SearchSpace):
 
     def sharper(self, kernel: Any) -> Iterator[MaxoutKernel]:
         for other in self.neighbours(kernel):
-            if other.depth > kernel.depth or other.rank > kernel.rank:
+            finer = (
+                other.embedding is not None
+                and other.embedding.lengthscale < kernel.embedding.lengthscale
+            )
+            if finer or other.depth > kernel.depth or other.rank > kernel.rank:
                 yield other
 
-    def _kernel(self, kind: str, rank: int, depth: int, gain: float, bias_var: Any) -> MaxoutKernel:
+    def _others(self, kernel: Any) -> Iterator[Embedding]:
+        """Embeddings one step away: with another lengthscale, or of another version."""
+        embedding = kernel.embedding
+        if embedding is None:
+            return
+        for lengthscale in _steps(LENGTHSCALES, embedding.lengthscale):
+            yield replace(embedding, lengthscale=lengthscale)
+        for other in self.embeddings.values():
+            if other.limits != embedding.limits:
+                yield replace(other, lengthscale=embedding.lengthscale)
+
+    def _kernel(
+        self,
+        kind: str,
+        rank: int,
+        depth: int,
+        gain: float,
+        bias_var: Any,
+        embedding: Embedding | None = None,
+    ) -> MaxoutKernel:
         rank = self.given.get("rank", rank)
         weight_var = gain * Maxout(rank).critical_weight_var
         own = {"depth": depth, "weight_var": weight_var, "bias_var": bias_var, "kind": kind}
-        return MaxoutKernel(**{**own, "rank": rank, **self.given})
+        return MaxoutKernel(**{**own, "rank": rank, "embedding": embedding, **self.given})
 
 
 class VarianceSpace(SearchSpace):

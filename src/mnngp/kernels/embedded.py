@@ -1,4 +1,4 @@
-"""Points whose features are embedded one by one: rows of the explicit map, and what they came from."""
+"""Points whose features are embedded one by one."""
 
 from __future__ import annotations
 
@@ -31,13 +31,17 @@ class EmbeddedPoints(Points):
         name: str, rows: NDArray[Any], embedding: Embedding, dtype: np.dtype[Any]
     ) -> EmbeddedPoints:
         """The points of rows that were checked."""
-        mapped = Points.of(name, embedding(rows), dtype)
-        # their lengths differ by rounding only, and by no rows of zeros, which have none
-        ones = np.ones(len(rows))
-        return EmbeddedPoints(mapped.directions, ones, np.asarray(rows))
+        given = np.ascontiguousarray(rows, dtype=dtype)
+        mapped = Points.of(name, embedding(given), dtype)
+        # lengths differ by rounding only
+        return EmbeddedPoints(mapped.directions, np.ones(len(rows)), given)
 
     @property
     def rows(self) -> NDArray[Any]:
+        return self.given
+
+    @property
+    def stored(self) -> NDArray[Any]:
         return self.given
 
     def __getitem__(self, rows: slice) -> EmbeddedPoints:

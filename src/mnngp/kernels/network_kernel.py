@@ -147,7 +147,12 @@ class NetworkKernel(DeepKernel):
         _validation.bounds("weight_var_bounds", self.weight_var_bounds)
         _validation.bounds("bias_var_bounds", self.bias_var_bounds)
         network = ConvolutionalNetwork.of(
-            self.layers, self.weight_var, self.bias_var, self.kind, self.dtype, self.flips
+            self.layers,  # type: ignore[arg-type]
+            self.weight_var,
+            self.bias_var,
+            self.kind,
+            self.dtype,
+            self.flips,
         )
         shape = _validation.image_shape(self.image_shape, network.of_signals)
         if shape is not None:

@@ -40,6 +40,11 @@ class Points:
         """An array of the shape that the data had."""
         return self.directions
 
+    @property
+    def stored(self) -> NDArray[Any]:
+        """What files keep of them: rows of numbers, from which a kernel prepares the points."""
+        return self.directions
+
     def __len__(self) -> int:
         return len(self.square_lengths)
 

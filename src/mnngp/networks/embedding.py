@@ -27,7 +27,7 @@ from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError
 
 _SMALLEST = 1e-13  # eigenvalues that are kept, of a kernel whose largest entry is one
-_LONGEST = 1000.0  # lengthscales between the limits: some thousand columns a feature
+_LONGEST = 200.0  # lengthscales between the limits: some hundred columns a feature
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,8 @@ class Embedding:
         parts = [f"{self.lengthscale:.4g}"]
         if self.limits != Embedding.limits:
             parts.append(f"limits=({self.limits[0]:.4g}, {self.limits[1]:.4g})")
-        for name in ("categories", "gaps"):
-            if getattr(self, name):
-                parts.append(f"{name}={getattr(self, name)!r}")
+        columns = {"categories": self.categories, "gaps": self.gaps}
+        parts += [f"{name}={value!r}" for name, value in columns.items() if value]
         return f"Embedding({', '.join(parts)})"
 
     def numbers(self, columns: int) -> NDArray[np.int64]:
@@ -113,7 +112,7 @@ class Embedding:
 
     def width(self, columns: int) -> int:
         """Columns of the explicit map."""
-        each = self.basis()[1].shape[1]
+        each: int = self.basis()[1].shape[1]
         of_categories = sum(stop - start + 1 for start, stop in self.categories)
         return each * len(self.numbers(columns)) + len(self.gaps) + of_categories
 
