@@ -31,9 +31,6 @@ class EncodedTable:
     encoder: TableEncoder
     features: Matrix
 
-    def __len__(self) -> int:
-        return len(self.features)
-
 
 def learned(estimator: Any, X: Any) -> Any:
     """What X becomes before a fit; ``encoder_`` is how, or None if it is a matrix as it stands."""
@@ -122,28 +119,31 @@ def hints(X: Any) -> Iterator[None]:
     except InputError:
         raise
     except ValueError as error:
-        text = str(error)
+        text, known = str(error), frames.is_pandas(X) or frames.is_polars(X)
         if text.startswith("Input X contains NaN"):
-            raise InputError(f"X must have no gaps, it contains NaN{_where(X)}") from error
+            where = _first_gap(X) if known else f"; {_IN_FRAMES}"
+            raise InputError(f"X must have no gaps, it contains NaN{where}") from error
         if text.startswith("could not convert string to float"):
-            what = text.partition(":")[2].strip()
-            raise InputError(f"X must be numbers, got {what}; {_IN_FRAMES}") from error
+            what = f"got {text.partition(':')[2].strip()}"
+            if known:
+                where = f"column {frames.first_of_text(X)!r}"
+                raise InputError(f"{where} must hold numbers, as in training, {what}") from error
+            raise InputError(f"X must be numbers, {what}; {_IN_FRAMES}") from error
         raise
 
 
-def _where(X: Any) -> str:
-    """The first gap of a frame, or what to do with an array."""
-    if not frames.is_frame(X):
-        return f"; {_IN_FRAMES}"
+def _first_gap(X: Any) -> str:
     for number, name in enumerate(X.columns):
-        column = X.iloc[:, number] if frames.is_pandas(X) else X[:, number]
-        gaps = np.isnan(np.asarray(column, dtype=np.float64))
+        if frames.is_pandas(X):
+            gaps = X.iloc[:, number].isna().to_numpy()
+        else:
+            gaps = (X[:, number].is_null() | X[:, number].cast(float).is_nan()).to_numpy()
         if gaps.any():
             return (
-                f" in column {name!r} (row {int(gaps.argmax()) + 1}); training had no gaps in any "
-                "column, so what one means was not learned: fill it in, or fit with some"
+                f" in column {name!r} (row {int(gaps.argmax()) + 1}): what a gap means is learned "
+                "from those of training, of which there were none; fill it in"
             )
-    return f"; {_IN_FRAMES}"
+    return ""
 
 
 def targets(y: Any) -> Any:

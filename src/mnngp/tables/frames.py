@@ -92,6 +92,8 @@ def is_plain(X: Any) -> bool:
     """Whether all columns of a frame of pandas or polars are numbers, or truth values, and no cell
     is missing: the frame is a matrix.
     """
+    if X.shape[1] == 0:
+        return False
     if is_pandas(X):
         plain = all(getattr(dtype, "kind", "O") in "biuf" for dtype in X.dtypes)
         return plain and not X.isna().to_numpy().any()
@@ -108,6 +110,12 @@ def is_plain(X: Any) -> bool:
 def column_names(X: Any) -> list[str]:
     """The names of a frame of pandas or polars as text: those of pandas may be anything."""
     return [str(name) for name in X.columns]
+
+
+def first_of_text(X: Any) -> str:
+    """The name of the first column of a frame of pandas or polars that does not hold numbers."""
+    plain = (is_plain(X.iloc[:, [i]] if is_pandas(X) else X[:, [i]]) for i in range(X.shape[1]))
+    return next((name for name, is_one in zip(column_names(X), plain, strict=True) if not is_one))
 
 
 def as_table(X: Any, names: Iterable[str] | None = None) -> pl.DataFrame:

@@ -81,13 +81,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Columns are found by their names, wherever they stand. A cell of a column of numbers or
         dates that cannot be read as such counts as a gap, unless most of them are like that.
         """
-        return encode(self.columns_, self._table(X), strict=False)
+        frame = self._table(X)
+        return encode(self.columns_, frame, strict=False)
 
     def surprises(self, X: Any) -> list[str]:
         """What in new rows was not there in training, a line each: categories, gaps, cells that
         cannot be read, and numbers and dates far outside of those of training.
         """
-        return list(surprises(self.columns_, self._table(X)))
+        frame = self._table(X)
+        return list(surprises(self.columns_, frame))
 
     def get_feature_names_out(self, input_features: Any = None) -> np.typing.NDArray[Any]:
         """A name for each feature, such as ``colour = red`` and ``size is missing``."""
