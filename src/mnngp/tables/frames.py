@@ -173,6 +173,8 @@ def _of_pandas(name: str, column: Any) -> pl.Series:
     dtype, kind = column.dtype, getattr(column.dtype, "kind", "O")
     if isinstance(dtype, pandas.CategoricalDtype):
         return _of_categories(name, column)
+    if isinstance(dtype, pandas.ArrowDtype):
+        return _of_polars(pl.Series(name, column.array.__arrow_array__()))
     if kind == "c":
         raise _refused(name, str(dtype))
     if isinstance(dtype, pandas.PeriodDtype):
@@ -181,7 +183,7 @@ def _of_pandas(name: str, column: Any) -> pl.Series:
     if kind == "M" and getattr(dtype, "tz", None) is not None:
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
     if kind in "Mm":
-        unit = getattr(column.dtype, "unit", None) or np.datetime_data(column.to_numpy().dtype)[0]
+        unit = np.datetime_data(column.dtype)[0]
         moment = "datetime64" if kind == "M" else "timedelta64"
         unit = unit if unit in _UNITS else "us"
         return pl.Series(name, column.to_numpy(dtype=f"{moment}[{unit}]"))
