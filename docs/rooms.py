@@ -22,6 +22,7 @@ SUBJECTS = {
     "plots": "pictures of the theory",
     "theory": "fixed points, phases, critical variances",
     "activations": "what one layer does to a pair of Gaussians",
+    "tables": "frames, and what their columns become",
     "_system": "memory, threads, compiled code, progress, clusters",
     "_io": "files, never half written",
     "_validation": "checks of arguments",

@@ -14,6 +14,7 @@ from mnngp.experiments import demonstration as demo
 from mnngp.experiments.protocol import Protocol
 from mnngp.experiments.store import Store
 from tests.commands.running import run
+from tests.estimators.model_files import rewrite
 
 
 @pytest.fixture(scope="module")
@@ -289,9 +290,16 @@ def test_model_files_of_version_0_1_still_predict(people):
             model.table_ | {"usual_std": -1.0},
             "usual_std must be a finite number at least 0, got -1.0",
         ),
-        ({}, "the encoder must have the keys"),
+        ({}, "the encoder must have the keys columns, notes"),
+        (
+            model.table_ | {"columns": model.table_["columns"][1:]},
+            "the columns of the encoder must become",
+        ),
+        (model.table_ | {"task": "guessing"}, "the encoder's task must be one of"),
     ):
-        model_file.save(model, people / "false.mnngp", table=table)
+        path = people / "false.mnngp"
+        path.write_bytes((people / "model.mnngp").read_bytes())
+        rewrite(path, lambda header, members, table=table: header.update(table=table))
         assert complaint in run("predict", "false.mnngp", "new.csv", code=1, cwd=people).stderr
 
 

@@ -7,7 +7,7 @@ import json
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,6 +15,11 @@ from mnngp._io import atomic_write, writable
 from mnngp._system.extras import require
 from mnngp.commands.limits import finite_or_none
 from mnngp.errors import InputError, ModelFileError, UnavailableError, collect_warnings
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from mnngp.data import Encoder
 
 # A row is far from those of training if its standard deviation is twice what nearly all of them
 # have when they are left out. Not the largest of them: that may be of a row that stands alone. Of
@@ -57,12 +62,13 @@ def fit(
     encoder = data.Encoder.of(frame, target, task, drop or ())
     X, y = encoder.labelled(frame)
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, model_file
+    from mnngp.estimators.table_input import EncodedTable
 
     model: Any = (MaxoutGPClassifier if encoder.task == "classification" else MaxoutGPRegressor)(
         max_trials=max_trials, random_state=seed, solver=solver
     )
     with collect_warnings() as warned:
-        model.fit(X, y)
+        model.fit(EncodedTable(encoder.without_target(frame, drop or ()), X), y)
     notes = [*encoder.notes, *(text for _, text in warned)]
     model_file.save(model, output, table=encoder.as_dict() | {"usual_std": _usual_std(model, seed)})
     left_out = {}
@@ -90,7 +96,9 @@ def fit(
 
 
 def predict(
-    model: Path = typer.Argument(..., metavar="MODEL", help="What mnngp fit wrote."),
+    model: Path = typer.Argument(
+        ..., metavar="MODEL", help="What mnngp fit wrote, or save of a model of a frame."
+    ),
     table: Path = typer.Argument(
         ..., metavar="NEW", help="Rows to predict: CSV (or TSV) or Parquet."
     ),
@@ -117,24 +125,18 @@ def predict(
 
     from mnngp import data
     from mnngp.estimators import load
+    from mnngp.tables.table_encoder import plain_numbers
 
     fitted = load(model)
-    if getattr(fitted, "table_", None) is None:
-        raise ModelFileError(
-            f"{model} was not written by mnngp fit: it does not know the columns of a table"
-        )
-    known, usual = fitted.table_, None
-    if isinstance(known, dict):
-        known = known.copy()
-        usual = known.pop("usual_std", None)  # version 0.1 does not know it
-    encoder = data.Encoder.from_dict(known)
+    encoder, usual = _learned_by_fit(fitted, model)
     frame = data.read_table(table)
-    X = encoder.encode(frame, strict=False)
-    if encoder.task == "classification":
+    X: Any = plain_numbers(frame, fitted.feature_names_in_) if fitted.encoder_ is None else frame
+    X = fitted.check_features(X)
+    if hasattr(fitted, "classes_"):
         # As predict_proba, which keeps the variance to itself: it is what takes the time, and need
         # not be computed twice.
         process = fitted.process_
-        mean, variance = process.mean_and_variance(fitted.check_features(X))
+        mean, variance = process.mean_and_variance(X)
         probability = fitted.calibration_(mean, variance)
         deviation = float(process.unit[0]) * (variance + process.noise_var) ** 0.5
         columns = {"prediction": fitted.classes_[probability.argmax(axis=1)]}
@@ -142,8 +144,13 @@ def predict(
             f"P({label})": probability[:, number] for number, label in enumerate(fitted.classes_)
         }
     else:
-        mean, deviation = fitted.predict(X, return_std=True, include_noise=True)
-        columns = {"prediction": mean, "std": deviation}
+        process = fitted.process_
+        mean, variance = process.mean_and_variance(X)
+        deviation = (variance + process.noise_var)[:, None] ** 0.5 * process.unit
+        ends = [""] if process.flat else [f" {number}" for number in range(mean.shape[1])]
+        columns = {f"prediction{end}": values for end, values in zip(ends, mean.T, strict=True)}
+        columns |= {f"std{end}": values for end, values in zip(ends, deviation.T, strict=True)}
+        deviation = deviation[:, 0]
     for name in keep or ():
         if name not in frame.columns:
             raise InputError(f"--keep {name}: the table has no such column")
@@ -151,6 +158,23 @@ def predict(
             raise InputError(f"--keep {name}: the predictions have a column of that name")
     kept = [frame[name] for name in keep or ()]
     result = pl.DataFrame([*kept, *(pl.Series(name, values) for name, values in columns.items())])
+    _show(result, output)
+    learned = encoder if encoder is not None else fitted.encoder_
+    surprises = [] if learned is None else learned.surprises(frame)
+    for surprise in [*surprises, *_extrapolated(deviation, usual)]:
+        typer.echo(f"note: {surprise}", err=True)
+    scored = None if encoder is None else encoder.scored(frame, strict=False)
+    if encoder is not None and scored is not None:
+        X, y = scored
+        name = "accuracy" if encoder.task == "classification" else "R²"
+        typer.echo(
+            f"{name} on the {len(X):,} rows that have {encoder.target!r}: {fitted.score(X, y):.4f}",
+            err=True,
+        )
+
+
+def _show(result: pl.DataFrame, output: Path | None) -> None:
+    """Print predictions, or write them to a file."""
     if output is None:
         typer.echo(result.write_csv().encode(), nl=False)  # the same bytes on every platform
     else:
@@ -159,17 +183,26 @@ def predict(
                 result.write_parquet(file)
             else:
                 result.write_csv(file, separator="\t" if output.suffix.lower() == ".tsv" else ",")
-        typer.echo(f"{len(X):,} predictions: {output}")
-    for surprise in [*encoder.surprises(frame), *_extrapolated(deviation, usual)]:
-        typer.echo(f"note: {surprise}", err=True)
-    scored = encoder.scored(frame, strict=False)
-    if scored is not None:
-        X, y = scored
-        name = "accuracy" if encoder.task == "classification" else "R²"
-        typer.echo(
-            f"{name} on the {len(X):,} rows that have {encoder.target!r}: {fitted.score(X, y):.4f}",
-            err=True,
+        typer.echo(f"{len(result):,} predictions: {output}")
+
+
+def _learned_by_fit(fitted: Any, path: Path) -> tuple[Encoder | None, object]:
+    """What ``mnngp fit`` learned of target and columns, and how sure predictions usually are.
+
+    Version 0.1 did not know the latter; a model that Python fitted to a frame knows neither.
+    """
+    if fitted.encoder_ is None and not hasattr(fitted, "feature_names_in_"):
+        raise ModelFileError(
+            f"{path} was not written by mnngp fit, nor fitted to a frame: it does not know the "
+            "columns of a table"
         )
+    if fitted.encoder_ is None or "target" not in fitted.table_:
+        return None, None
+    from mnngp.data import Encoder
+
+    table = dict(fitted.table_)
+    usual = table.pop("usual_std", None)
+    return Encoder.from_dict(table), usual
 
 
 def _usual_std(model: Any, seed: int) -> float:

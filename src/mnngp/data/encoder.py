@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,10 +12,12 @@ from numpy.typing import NDArray
 
 from mnngp._typing import Vector
 from mnngp._validation import one_of
-from mnngp.data import columns as kinds
-from mnngp.data.columns import Category, Number, quoted
-from mnngp.data.parsing import has_value, keep_where, parse_text
 from mnngp.errors import InputError, ModelFileError
+from mnngp.tables import columns as kinds
+from mnngp.tables import table_encoder
+from mnngp.tables.columns import Category, Number
+from mnngp.tables.parsing import has_value, keep_where, parse_text
+from mnngp.tables.table_encoder import TableEncoder
 
 TASKS = ("regression", "classification")
 
@@ -85,25 +86,19 @@ class Encoder:
         _check_table(frame)
         drop = (drop,) if isinstance(drop, str) else drop
         for name in (target, *drop):
-            _check_column(name, frame)
+            table_encoder.check_column(name, frame.columns)
         if target in drop:
             raise InputError(f"column {target!r} is the target and cannot be dropped")
         task = None if task is None else one_of("task", task, TASKS)
         notes: list[str] = []
         given = _rows_with_target(frame, target)
-        rows = frame.filter(given)
-        if rows.height < frame.height:
-            notes.append(
-                f"{frame.height - rows.height} of {frame.height} rows have no {target!r} "
-                "and are left out"
-            )
+        without = frame.height - int(given.sum())
+        if without:
+            notes.append(f"{without} of {frame.height} rows have no {target!r} and are left out")
         task = kinds.learn_task(frame[target], task, notes)
-        learned = [
-            kinds.learn_column(rows[name], keep_where(frame[name], given), notes)
-            for name in frame.columns
-            if name != target and name not in drop
-        ]
-        columns = tuple(column for column in learned if column is not None)
+        names = [name for name in frame.columns if name != target and name not in drop]
+        columns, more = table_encoder.learn(frame, names, given)
+        notes += more
         if not columns and drop and set(frame.columns) == {target, *drop}:
             raise InputError(f"no feature is left: all columns but {target!r} were dropped")
         if not columns:
@@ -114,7 +109,7 @@ class Encoder:
     @property
     def features(self) -> list[str]:
         """The names of the features."""
-        return [feature for column in self.columns for feature in column.features]
+        return table_encoder.feature_names(self.columns)
 
     def encode(self, frame: pl.DataFrame, *, strict: bool = True) -> Vector:
         """The features of all rows, (rows, features).
@@ -131,13 +126,15 @@ class Encoder:
             the column are like that.
         """
         _check_table(frame)
-        result, start = np.zeros((frame.height, len(self.features))), 0
-        for column in self.columns:
-            _check_column(column.name, frame, ", which the model needs")
-            end = start + len(column.features)
-            column.fill(frame[column.name], result[:, start:end], strict)
-            start = end
-        return result
+        return table_encoder.encode(self.columns, frame, strict=strict)
+
+    def without_target(self, frame: pl.DataFrame, drop: Sequence[str] = ()) -> TableEncoder:
+        """What was learned of the other columns, for a model that is to predict frames.
+
+        ``frame`` and ``drop`` are those that it was learned from.
+        """
+        names = [name for name in frame.columns if name != self.target and name not in drop]
+        return TableEncoder.of(self.columns, self.notes, names)
 
     def labelled(self, frame: pl.DataFrame, *, strict: bool = False) -> tuple[Vector, NDArray[Any]]:
         """Features and targets of the rows that have a target.
@@ -177,12 +174,7 @@ class Encoder:
         compared with predictions. For tables that ``encode`` accepts, strict or not.
         """
         _check_table(frame)
-        lines = [
-            line
-            for column in self.columns
-            if column.name in frame.columns
-            for line in column.surprises(frame[column.name])
-        ]
+        lines = list(table_encoder.surprises(self.columns, frame))
         if self.target in frame.columns and has_value(frame[self.target]).any():
             try:
                 self._targets(frame)
@@ -192,7 +184,7 @@ class Encoder:
 
     def _targets(self, frame: pl.DataFrame) -> tuple[pl.Series, NDArray[Any]]:
         """Which rows have a target, and their targets."""
-        _check_column(self.target, frame)
+        table_encoder.check_column(self.target, frame.columns)
         given = _rows_with_target(frame, self.target)
         column = frame[self.target]
         if self.task == "classification":
@@ -201,30 +193,24 @@ class Encoder:
 
     def as_dict(self) -> dict[str, Any]:
         """The encoder in the types of JSON."""
-        columns = [asdict(column) for column in self.columns]
-        for column in columns:
-            if "categories" in column:
-                column["categories"] = list(column["categories"])
+        columns = table_encoder.columns_as_dicts(self.columns)
         return asdict(self) | {"columns": columns, "notes": list(self.notes)}
 
     @staticmethod
     def from_dict(data: Any) -> Encoder:
         """The encoder that ``as_dict`` gave, checked: the file may be a stranger's."""
         types = {"target": str, "task": str, "columns": list, "notes": list}
-        target, task, columns, notes = kinds.typed_fields(data, types, "the encoder")
+        target, task, *_ = kinds.typed_fields(data, types, "the encoder")
         if task not in TASKS:
             raise ModelFileError(
                 f"the encoder's task must be one of {', '.join(TASKS)}, got {task!r}"
             )
-        if not columns or not all(type(note) is str for note in notes):
-            raise ModelFileError("the encoder must have columns, and its notes must be text")
-        restored = tuple(kinds.column_from_dict(column) for column in columns)
-        names = [column.name for column in restored]
-        if len(set(names)) < len(names) or target in names:
+        columns, notes = table_encoder.columns_from_dicts(data)
+        if target in [column.name for column in columns]:
             raise ModelFileError(
                 "the encoder's columns must have names of their own, and the target is none of them"
             )
-        return Encoder(target, task, restored, tuple(notes))
+        return Encoder(target, task, columns, notes)
 
 
 def _check_table(frame: object) -> None:
@@ -233,18 +219,7 @@ def _check_table(frame: object) -> None:
             "frame must be a polars.DataFrame, as mnngp.data.read_table gives it, "
             f"got {type(frame).__name__}"
         )
-    if frame.height == 0:
-        raise InputError("the table must have at least one row, it has none")
-
-
-def _check_column(name: object, frame: pl.DataFrame, why: str = "") -> None:
-    if isinstance(name, str) and name in frame.columns:
-        return
-    near = difflib.get_close_matches(str(name), frame.columns, n=3, cutoff=0.5)
-    known = f"it has {quoted(frame.columns[:8])}{', …' * (frame.width > 8)}"
-    if near:
-        known = f"did you mean {quoted(near)}?"
-    raise InputError(f"the table has no column {name!r}{why}; {known}")
+    table_encoder.check_table(frame)
 
 
 def _rows_with_target(frame: pl.DataFrame, target: str) -> pl.Series:

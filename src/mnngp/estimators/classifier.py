@@ -85,7 +85,7 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         From posterior means and variances to probabilities; found when it is first asked for.
     log_marginal_likelihood_ : float
         Of the regression, summed over the classes.
-    report_, process_, n_features_in_, feature_names_in_
+    report_, process_, encoder_, n_features_in_, feature_names_in_
         As of ``MaxoutGPRegressor``.
 
     Examples
@@ -195,7 +195,7 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         return mean, variance * float(self.process_.unit[0]) ** 2
 
     def predict(self, X: Any) -> Matrix:
-        """The class with the largest posterior mean."""
+        """The class with the largest posterior mean, for each row of an array or a frame."""
         x = self.check_features(X)
         return np.asarray(self.classes_[self.process_.mean(x).argmax(axis=1)])
 

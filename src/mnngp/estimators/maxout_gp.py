@@ -20,7 +20,7 @@ from mnngp._system import threads
 from mnngp._system.progress import Stages, bar
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError, warn_of_accuracy
-from mnngp.estimators import model_file
+from mnngp.estimators import model_file, table_input
 from mnngp.estimators.features import Whitened
 from mnngp.estimators.parameters import check_pixels, image_rows, search_space, seed_of
 from mnngp.estimators.process import IMPOSSIBLE, FittedProcess
@@ -71,11 +71,16 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to features (n, d) and targets: numbers (n,) or (n, targets), or labels (n,).
 
-        Labels may be of any type that can be sorted. A fit that fails or is interrupted leaves the
-        estimator as it was.
+        Features are an array, or a frame of pandas, polars or Arrow: text, categories, dates,
+        durations and gaps in a frame become numbers as ``mnngp.data.TableEncoder`` says. Labels may
+        be of any type that can be sorted. A fit that fails or is interrupted leaves the estimator
+        as it was.
         """
         space = search_space(self)
-        X, y, weight = self._training_data(X, y, sample_weight)
+        X = table_input.learned(self, X)
+        with table_input.hints(X):
+            X, y, weight = self._training_data(X, table_input.targets(y), sample_weight)
+        table_input.name_features(self)
         check_pixels(self.image_shape, X)
         targets = y.reshape(len(X), -1)
         space, scalings = feature_versions(self, space, X, weight)
@@ -286,6 +291,11 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
         report = process.posterior.report
         self.report_ = replace(report, added=report.added * float(np.max(unit)) ** 2)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     @property
     def log_marginal_likelihood_(self) -> float:
         """The log evidence of the training data, summed over the targets."""
@@ -293,10 +303,14 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
         return self.process_.log_marginal_likelihood()
 
     def check_features(self, X: Any) -> Matrix:
-        """New rows, checked."""
+        """New rows, checked: the features that they become."""
         check_is_fitted(self, "process_")
-        X = image_rows(self.image_shape, X)
-        return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+        features = table_input.encoded(self, X)
+        if features is not None:
+            return features
+        X = image_rows(self.image_shape, table_input.matrix_or_frame(X))
+        with table_input.hints(X):
+            return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
 
     def save(self, path: Any) -> None:
         """Write the fitted model to a file, to be read by ``mnngp.load``.

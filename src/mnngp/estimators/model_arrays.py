@@ -14,7 +14,7 @@ import numpy as np
 
 from mnngp._typing import Array
 from mnngp.errors import InputError
-from mnngp.estimators import model_kernel
+from mnngp.estimators import model_kernel, model_table
 from mnngp.estimators.model_archive import PIECE, shortened
 from mnngp.estimators.table_features import VERSIONS
 from mnngp.kernels import layout
@@ -171,9 +171,7 @@ class ArrayChecks:
         """What arrays and header say of each other."""
         header, sizes = self.header, self.sizes
         self._check_rows(arrays["row"], arrays["place"])
-        names = header["feature_names"]
-        if names and len(names) != sizes["d"]:
-            raise InputError(f"feature_names must be {sizes['d']} names or none, got {len(names)}")
+        model_table.check_width(header, sizes["d"])
         if header.get("flat") and sizes["k"] != 1:
             raise InputError(f"flat must be false for {sizes['k']} targets, got true")
         for what in ("signal_var", "noise"):

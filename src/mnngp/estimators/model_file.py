@@ -24,7 +24,13 @@ import numpy as np
 from mnngp import __version__
 from mnngp._typing import Array
 from mnngp.errors import InputError, ModelFileError
-from mnngp.estimators import model_archive, model_header, model_kernel
+from mnngp.estimators import (
+    model_archive,
+    model_header,
+    model_kernel,
+    model_table,
+    table_input,
+)
 from mnngp.estimators.calibration import Calibration
 from mnngp.estimators.features import Scaling, Whitened
 from mnngp.estimators.model_archive import shortened
@@ -48,9 +54,11 @@ _OBSERVATIONS = ("y", "weight", "within", "part", "place", "row", "row_y", "row_
 
 
 def save(model: Any, path: Any, table: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted estimator, and what ``mnngp fit`` learned of the table it was fitted to."""
+    """Write a fitted estimator; ``table`` is what is to be said of the table it was fitted to, if
+    that is more than the model itself knows.
+    """
     header, arrays = _take_apart(model)
-    header["table"] = table if table is not None else getattr(model, "table_", None)
+    header["table"] = table if table is not None else model_table.describe(model)
     header["arrays"] = dict.fromkeys(arrays, "0" * 64)
     try:
         text = model_header.as_text(header)
@@ -178,8 +186,11 @@ def _put_together(
     else:
         model.restore(kernel, process, header["trials"])
     model.n_features_in_ = width
-    model.table_ = header["table"]  # the encoder of a table checks it when it is asked
-    if header["feature_names"]:
+    model.table_ = header["table"]
+    model.encoder_ = model_table.encoder_of(header)
+    if model.encoder_ is not None:
+        table_input.name_features(model)
+    elif header["feature_names"]:
         model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     return model
 

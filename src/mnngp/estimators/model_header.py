@@ -17,7 +17,7 @@ from sklearn.base import ClassifierMixin
 
 from mnngp import __version__, _validation
 from mnngp.errors import InputError
-from mnngp.estimators import model_kernel
+from mnngp.estimators import model_kernel, model_table
 from mnngp.estimators.calibration import Calibration
 from mnngp.estimators.features import NORMALIZATIONS
 from mnngp.estimators.model_archive import LARGEST_HEADER, shortened
@@ -95,6 +95,7 @@ def checked(text: bytes, classes: Mapping[str, type]) -> dict[str, Any]:
         raise InputError(f"normalize must be one of {_NORMALIZATIONS}, got {header['normalize']!r}")
     if not all(isinstance(name, str) for name in header["feature_names"]):
         raise InputError("feature_names must be texts")
+    model_table.encoder_of(header)  # raises where something of it is not allowed
     if not all(isinstance(digest, str) for digest in header["arrays"].values()):
         raise InputError("arrays must have a digest each")
     header["trials"] = [

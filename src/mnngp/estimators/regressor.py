@@ -118,6 +118,9 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         What the factorisation did; ``mnngp.inference.IterationReport`` of conjugate gradients.
     process_ : mnngp.estimators.process.FittedProcess
         The posterior and what leads to it, for those who need more.
+    encoder_ : mnngp.data.TableEncoder or None
+        How the columns of a frame became features; None for an array, and for a frame of nothing
+        but numbers.
     n_features_in_, feature_names_in_
 
     Examples
@@ -128,6 +131,15 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
     >>> round(model.score(X[300:], y[300:]), 2)
     0.52
     >>> mean, std = model.predict(X[300:302], return_std=True)
+
+    Frames may have columns of all kinds, and gaps:
+
+    >>> import polars as pl
+    >>> grown = pl.DataFrame({"sun": [8.0, None, 5.0] * 9, "soil": ["clay", "sand", "sand"] * 9})
+    >>> height = pl.Series([3.1, 1.0, 2.2, 2.9, 1.1, 1.9, 3.0, 0.9, 2.1] * 3)
+    >>> model = MaxoutGPRegressor(1, 2, 1.0, 0.1, "nngp").fit(grown, height)
+    >>> model.predict(pl.DataFrame({"soil": ["clay", "peat"], "sun": [8.0, None]})).shape
+    (2,)
     """
 
     _density = True
@@ -183,8 +195,8 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array (m, d)
-            New points.
+        X : array (m, d) or frame
+            New points; a frame has the columns of training, by name.
         return_std, return_cov : bool
             At most one of them. For several targets the last axis is theirs.
         include_noise : bool

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 from mnngp._typing import Vector
-from mnngp.data import parsing
 from mnngp.errors import InputError, ModelFileError
+from mnngp.tables import parsing
 
 MOST_CATEGORIES = 100  # of one column; the rarer ones count as none of them
 FEW_LABELS = 20  # whole numbers this few may be meant as classes
