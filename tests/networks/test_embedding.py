@@ -55,7 +55,9 @@ def test_explicit_map(lengthscale):
 def test_the_map_is_short():
     """Columns a feature, on ranks: what ../networks/embedding.py and the guide say."""
     widths = [Embedding(ell, (-(3**0.5), 3**0.5)).width(1) for ell in (0.3, 1.0, 3.0)]
-    assert widths == sorted(widths, reverse=True) and widths[0] <= 40 and widths[2] <= 10
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] <= 40
+    assert widths[2] <= 10
 
 
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])

@@ -300,7 +300,8 @@ def test_many_images_need_no_more_noise():
     kernel = NetworkKernel(layers, Maxout(4).critical_weight_var, 0.01)
     posterior = Posterior(kernel, images, digits.target[:1200] - 4.5, 1e-4)
     assert (posterior.noise_var == 1e-4).all()
-    assert posterior.report.added == 0.0 and posterior.report.attempts == 2
+    assert posterior.report.added == 0.0
+    assert posterior.report.attempts == 2
     plain = kernel(images) + 1e-4 * np.eye(1200)
     expected = kernel(images[:5] + 0.1, images) @ np.linalg.solve(plain, digits.target[:1200] - 4.5)
     np.testing.assert_allclose(posterior.mean(images[:5] + 0.1), expected, rtol=1e-7)
