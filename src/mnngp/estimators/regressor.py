@@ -75,9 +75,16 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         height, width, channels). A convolutional network is chosen, instead of the first five, from
         a short list (``mnngp.inference.image_networks``), with flips or without, and images that
         are standardised or whitened before.
+    features : "auto", "linear" or "embedding"
+        What the first layer sees. "linear": the columns, normalized. "embedding": each column by
+        itself through infinitely many periodic units (``Embedding``), of its standardised values or
+        of its ranks, whichever leave-one-out prefers, and with the lengthscale that it does; a
+        column of two values is a category, and so are the texts and gaps of a frame. "auto": both
+        are tried, unless the kernel is given completely or ``normalize`` is not "standard", and
+        where the embedding would have more than 3,000 columns.
     normalize : "standard" or "sphere" or None
-        What is done to the features: each column standardised, each row standardised (as in the
-        paper), or nothing.
+        What is done to the features of the linear kind: each column standardised, each row
+        standardised (as in the paper), or nothing.
     dtype : "float64" or "float32"
         Of the kernel matrix and its factor.
     max_trials : int
@@ -160,7 +167,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         features: str = "auto",
         normalize: str | None = "standard",
         dtype: Any = "float64",
-        max_trials: int = 24,
+        max_trials: int = 32,
         fit_seconds: float = 120.0,
         random_state: Any = None,
         progress: bool | None = None,

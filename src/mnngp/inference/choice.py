@@ -2,7 +2,8 @@
 second look at the best.
 
 The search begins with a few kernels that suit many tables, and goes from the best one to its
-neighbours as long as that helps (``inference.search_space`` knows both). Where there are more
+neighbours as long as that helps (``inference.search_space`` knows both). Where there are many, the
+first are compared on fewer inputs, and the best of them again. Where there are more
 unique inputs than ``LARGEST``, a random subset of them is used, and the best few are compared again
 on a larger one.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -38,6 +39,9 @@ from mnngp.networks.network import Network
 
 # inputs that kernels are compared on: an eigendecomposition takes less than a tenth of a second
 LARGEST = 700
+_AT_ONCE = 450  # inputs up to which the first kernels are compared on all of them
+_FIRST_LOOK = 350  # or else on so many, an eighth of the time, and the best few of them again
+_SURVIVORS = 4
 FEW = 4  # inputs below which no kernel can be chosen, only the noise
 _REFINED_ON = 2000  # and the best few of them: a factorisation each
 _REFINEMENTS = 2  # kernels that are kept back for that
@@ -77,7 +81,7 @@ def choose(
     objective: Objective,
     *,
     seed: Any = None,
-    budget: int = 24,
+    budget: int = 32,
     jobs: int = 1,
     done: Callable[[float], object] | None = None,
 ) -> list[Trial]:
@@ -86,39 +90,35 @@ def choose(
     ``versions`` are the same data with the features that the space's kernels stand behind.
     """
     rng = np.random.default_rng(seed)
-    few, data = _sampled(versions, LARGEST, rng), next(iter(versions.values()))
-    points: dict[Embedding | None, Points] = {}
+    n = len(next(iter(versions.values())))
+    sample = _Sample(_sampled(versions, LARGEST, rng), space, objective, jobs)
     tried: dict[Network, Trial] = {}
-    at_first = budget if len(data) <= LARGEST else max(1, budget - _REFINEMENTS)
+    at_first = budget if n <= LARGEST else max(1, budget - _REFINEMENTS)
 
-    def attempt(kernels: Iterable[DeepKernel]) -> None:
+    def attempt(kernels: Iterable[DeepKernel], on: _Sample) -> None:
         new = {kernel.network: kernel for kernel in kernels}
         unseen = [kernel for network, kernel in new.items() if network not in tried]
+        found = on.trials(unseen[: at_first - len(tried)])
+        tried.update((trial.kernel.network, trial) for trial in found)
+        if done is not None:
+            done(len(found) / budget)
 
-        for kernel in unseen:
-            if kernel.embedding not in points:
-                rows = kernel.checked("X", few[space.features(kernel)].X)
-                points[kernel.embedding] = kernel.prepared("X", rows)
-
-        def one(kernel: DeepKernel) -> Trial:
-            features = space.features(kernel)
-            with collect_warnings():  # what is chosen in the end says it again
-                result = trial_of(kernel, points[kernel.embedding], few[features], objective)
-            if done is not None:
-                done(1.0 / budget)
-            return replace(result, features=features)
-
-        results = threads.parallel_map(one, unseen[: at_first - len(tried)], jobs)
-        tried.update((trial.kernel.network, trial) for trial in results)
-
-    attempt(space.starts() if len(data) >= FEW else [space.default()])
-    improved = len(data) >= FEW
+    if n < FEW:
+        attempt([space.default()], sample)
+    elif len(sample) <= _AT_ONCE:
+        attempt(space.starts(), sample)
+    else:
+        attempt(space.starts(), sample.part(_FIRST_LOOK, rng))
+        first = sorted(tried.values(), key=lambda trial: -trial.score)[:_SURVIVORS]
+        again = sample.trials([trial.kernel for trial in first])
+        tried.update((trial.kernel.network, trial) for trial in again)
+    improved = n >= FEW
     while improved and len(tried) < at_first:
         best = _best(tried)
-        attempt(space.neighbours(best.kernel))
+        attempt(space.neighbours(best.kernel), sample)
         improved = _best(tried) is not best
-    ranked = sorted(tried.values(), key=lambda trial: -trial.score)
-    if len(data) > LARGEST:
+    ranked = sorted(tried.values(), key=_merit, reverse=True)
+    if n > LARGEST:
         more = _sampled(versions, _REFINED_ON, rng)
         ranked = _refined(ranked, more, space, objective, jobs, new=budget - len(tried))
     if done is not None:
@@ -127,7 +127,49 @@ def choose(
 
 
 def _best(tried: Mapping[Network, Trial]) -> Trial:
-    return max(tried.values(), key=lambda trial: trial.score)
+    return max(tried.values(), key=_merit)
+
+
+def _merit(trial: Trial) -> tuple[int, float]:
+    """Scores on fewer rows are others: what was tried on more comes first."""
+    return trial.n_rows, trial.score
+
+
+class _Sample:
+    """Some inputs that kernels are compared on, in each version of their features."""
+
+    def __init__(
+        self,
+        versions: Mapping[str, Observations],
+        space: SearchSpace,
+        objective: Objective,
+        jobs: int,
+    ) -> None:
+        self.versions, self.space, self.objective, self.jobs = versions, space, objective, jobs
+        self._points: dict[Embedding | None, Points] = {}  # as kernels with an embedding have them
+
+    def __len__(self) -> int:
+        return len(next(iter(self.versions.values())))
+
+    def part(self, most: int, rng: np.random.Generator) -> _Sample:
+        """A random part of them."""
+        few = _sampled(self.versions, most, rng)
+        return _Sample(few, self.space, self.objective, self.jobs)
+
+    def trials(self, kernels: Sequence[DeepKernel]) -> list[Trial]:
+        """What is found of some kernels."""
+        for kernel in kernels:
+            if kernel.embedding not in self._points:
+                rows = kernel.checked("X", self.versions[self.space.features(kernel)].X)
+                self._points[kernel.embedding] = kernel.prepared("X", rows)
+        return threads.parallel_map(self._one, kernels, self.jobs)
+
+    def _one(self, kernel: DeepKernel) -> Trial:
+        features = self.space.features(kernel)
+        points = self._points[kernel.embedding]
+        with collect_warnings():  # what is chosen in the end says it again
+            result = trial_of(kernel, points, self.versions[features], self.objective)
+        return replace(result, features=features)
 
 
 def _sampled(

@@ -27,6 +27,7 @@ from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError
 
 _SMALLEST = 1e-13  # eigenvalues that are kept, of a kernel whose largest entry is one
+_SHOWN = 3  # categories or gaps, when it is printed
 _LONGEST = 200.0  # lengthscales between the limits: some hundred columns a feature
 
 
@@ -92,7 +93,7 @@ class Embedding:
         if self.limits != Embedding.limits:
             parts.append(f"limits=({self.limits[0]:.4g}, {self.limits[1]:.4g})")
         columns = {"categories": self.categories, "gaps": self.gaps}
-        parts += [f"{name}={value!r}" for name, value in columns.items() if value]
+        parts += [f"{name}={_short(value)}" for name, value in columns.items() if value]
         return f"Embedding({', '.join(parts)})"
 
     def numbers(self, columns: int) -> NDArray[np.int64]:
@@ -146,6 +147,12 @@ class Embedding:
             at += stop - start + 1
         result *= np.sqrt(result.shape[1] / self.features(X.shape[1]))
         return result
+
+
+def _short(columns: tuple[Any, ...]) -> str:
+    if len(columns) <= _SHOWN:
+        return repr(columns)
+    return f"({', '.join(map(repr, columns[:_SHOWN]))}, … {len(columns)} in all)"
 
 
 @lru_cache(maxsize=64)
