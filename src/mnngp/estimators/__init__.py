@@ -20,7 +20,9 @@ __all__ = [
 
 
 def load(path: Any) -> Any:
-    """Read a fitted model that its ``save`` wrote.
+    """Read a fitted model that its ``save``, or ``mnngp fit``, wrote.
+
+    One that was fitted to a table predicts frames, whose columns it knows by name.
 
     Raises ``ModelFileError`` if the file is not such a model, damaged, or written by a newer
     version of the format.

@@ -47,6 +47,6 @@ def check_width(header: Mapping[str, Any], width: int) -> None:
         if names and len(names) != width:
             raise InputError(f"feature_names must be {width} names or none, got {len(names)}")
         return
-    made = len(encoder.get_feature_names_out())
+    made = encoder.groups_[-1].stop
     if made != width:
         raise InputError(f"the columns of the encoder must become {width} features, got {made}")

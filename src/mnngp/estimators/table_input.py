@@ -68,7 +68,7 @@ def encoded(estimator: Any, X: Any) -> Matrix | None:
         return X.features
     if frames.is_frame(X):
         return np.asarray(encoder.transform(X), dtype=np.float64)
-    features, shape = len(encoder.get_feature_names_out()), np.shape(X)
+    features, shape = encoder.groups_[-1].stop, np.shape(X)
     names = ", ".join(map(repr, encoder.feature_names_in_[:8]))
     more = ", …" * (encoder.n_features_in_ > 8)
     wanted = (

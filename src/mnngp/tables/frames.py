@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
@@ -136,7 +137,8 @@ def as_table(X: Any, names: Iterable[str] | None = None) -> pl.DataFrame:
     if not every:
         raise InputError("X must have at least one column, it has none")
     wanted = set(every if names is None else names)
-    twice = next((name for name in every if name in wanted and every.count(name) > 1), None)
+    counts = Counter(every)
+    twice = next((name for name in every if name in wanted and counts[name] > 1), None)
     if twice is not None:
         raise InputError(
             f"X has more than one column {twice!r}; every column needs a name of its own"

@@ -158,9 +158,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The columns that are needed."""
         check_is_fitted(self)
         X = known_frame(X)
-        known, here = [column.name for column in self.columns_], column_names(X)
-        for name in known:
-            check_column(name, here, ", which the model needs")
+        known = [column.name for column in self.columns_]
+        _check_all(known, column_names(X))
         frame = as_table(X, known)
         check_table(frame)
         return frame
@@ -196,9 +195,9 @@ def feature_names(columns: Columns) -> list[str]:
 
 def encode(columns: Columns, frame: pl.DataFrame, *, strict: bool) -> Matrix:
     """The features of all rows, (rows, features)."""
+    _check_all([column.name for column in columns], frame.columns)
     result, start = np.zeros((frame.height, len(feature_names(columns)))), 0
     for column in columns:
-        check_column(column.name, frame.columns, ", which the model needs")
         end = start + len(column.features)
         column.fill(frame[column.name], result[:, start:end], strict)
         start = end
@@ -207,9 +206,9 @@ def encode(columns: Columns, frame: pl.DataFrame, *, strict: bool) -> Matrix:
 
 def plain_numbers(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Columns of numbers without gaps, for a model that has learned no others."""
+    _check_all(names, frame.columns)
     made = []
     for name in names:
-        check_column(name, frame.columns, ", which the model needs")
         column, values = frame[name], parse_numbers(frame[name])
         if values is None or unreadable(column, values).any():
             raise not_of_kind(column, dates=False)
@@ -222,8 +221,9 @@ def plain_numbers(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
 
 def surprises(columns: Columns, frame: pl.DataFrame) -> Iterator[str]:
     """What in new rows was not there in training."""
+    here = set(frame.columns)
     for column in columns:
-        if column.name in frame.columns:
+        if column.name in here:
             yield from column.surprises(frame[column.name])
 
 
@@ -242,6 +242,13 @@ def check_column(name: object, columns: Sequence[str], why: str = "") -> None:
     if near:
         known = f"did you mean {quoted(near)}?"
     raise InputError(f"the table has no column {name!r}{why}; {known}")
+
+
+def _check_all(needed: Sequence[str], columns: Sequence[str]) -> None:
+    here = set(columns)  # there may be thousands
+    for name in needed:
+        if name not in here:
+            check_column(name, columns, ", which the model needs")
 
 
 def columns_as_dicts(columns: Columns) -> list[dict[str, Any]]:
