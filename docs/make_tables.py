@@ -3,6 +3,8 @@ by make_figures.py.
 """
 
 import json
+import re
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -234,13 +236,17 @@ def ordered() -> str:
 
 
 def benchmark(name: str, command: str) -> str:
-    """A benchmark's result as a part of a page: without its title, other headings one lower; or
-    that there is none yet.
+    """A benchmark's result as a part of a page: without its title, other headings one lower, its
+    pictures beside those of the other pages; or that there is none yet.
     """
     path = HERE.parent / "benchmarks" / "results" / f"{name}.md"
     if not path.exists():
         return f"*Not run yet: `{command}` writes `benchmarks/results/{name}.md`.*\n"
-    lines = [line for line in path.read_text().splitlines() if not line.startswith("# ")]
+    text = path.read_text()
+    for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
+        shutil.copyfile(path.with_name(picture), HERE / "figures" / picture)
+        text = text.replace(f"]({picture})", f"](figures/{picture})")
+    lines = [line for line in text.splitlines() if not line.startswith("# ")]
     return "\n".join(f"#{line}" if line.startswith("##") else line for line in lines).strip() + "\n"
 
 
