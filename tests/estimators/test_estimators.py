@@ -203,6 +203,8 @@ def test_choosing_is_good_enough_and_says_what_it_did(wave):
         "weight_var",
         "bias_var",
         "kind",
+        "features",
+        "lengthscale",
         "noise_ratio",
         "score",
         "n_rows",

@@ -345,7 +345,7 @@ def test_no_kernel_is_tried_or_listed_twice(monkeypatch, diabetes):
 
     monkeypatch.setattr(choice, "Posterior", counted)
     model = MaxoutGPRegressor(random_state=0, max_trials=14).fit(X, y)
-    names = ("depth", "rank", "weight_var", "bias_var", "kind")
+    names = ("depth", "rank", "weight_var", "bias_var", "kind", "features", "lengthscale")
     listed = [tuple(trial[name] for name in names) for trial in model.trials_]
     assert len(set(listed)) == len(listed)
     assert len(listed) <= 14

@@ -234,7 +234,8 @@ def test_noise_far_below_the_signal(case):
 
     X, y = table(400)
     model = MaxoutGPRegressor(random_state=0, max_trials=12).fit(X, y)
-    assert model.noise_var_ == pytest.approx(0.01, rel=0.15)
+    # three standard errors of a variance from 400 rows are 0.21 of it
+    assert model.noise_var_ == pytest.approx(0.01, rel=0.21)
     new, observed = table(NEW)
     mean, deviation = model.predict(new, return_std=True, include_noise=True)
     assert 0.92 <= np.mean(np.abs(observed - mean) < 1.96 * deviation) <= 0.975

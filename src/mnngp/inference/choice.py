@@ -69,8 +69,8 @@ class Trial:
             for name, value in self.kernel.get_params().items()
             if name not in others and not name.endswith("_bounds")
         }
-        if self.kernel.embedding is not None:
-            parameters["lengthscale"] = self.kernel.embedding.lengthscale
+        embedding = self.kernel.embedding
+        parameters["lengthscale"] = None if embedding is None else embedding.lengthscale
         found = {name: value for name, value in vars(self).items() if name != "kernel"}
         return {**parameters, **found}
 
