@@ -24,7 +24,7 @@ from mnngp.estimators import model_file, table_input
 from mnngp.estimators.features import Whitened
 from mnngp.estimators.parameters import check_pixels, image_rows, search_space, seed_of
 from mnngp.estimators.process import IMPOSSIBLE, FittedProcess
-from mnngp.estimators.table_features import feature_versions
+from mnngp.estimators.table_features import chosen_version, feature_versions
 from mnngp.inference import choice
 from mnngp.inference.costs import describe_here, duration
 from mnngp.inference.image_choice import ImageChoice, ImageTrial, in_strata
@@ -113,7 +113,7 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
                     for name, one in scalings.items()
                 }
                 trials, share = self._choose(versions, space, objective, seed, stage)
-                scaling, data = scalings[trials[0].features], versions[trials[0].features]
+                scaling, data = chosen_version(trials[0].features, scalings, versions)
             best = trials[0]
             if noise_var is not None and signal_var is None:
                 signal_var = choice.best_signal(best, data, noise_var, seed)

@@ -16,7 +16,7 @@ from mnngp._typing import Array
 from mnngp.errors import InputError
 from mnngp.estimators import model_kernel, model_table
 from mnngp.estimators.model_archive import PIECE, shortened
-from mnngp.estimators.table_features import VERSIONS
+from mnngp.estimators.table_features import TOGETHER, VERSIONS
 from mnngp.kernels import layout
 
 # the smallest number above zero, and the largest that is finite
@@ -30,8 +30,9 @@ class Form:
     """What an array in the file must be.
 
     It is an attribute of the ``FittedProcess``. Its axes have a letter each: n unique inputs, d
-    features, k targets, r rows with a weight, s features that are scaled, c channels of
-    images that are whitened, q knots of columns that are embedded, h × p the packed factor.
+    columns that the kernel sees, f features, k targets, r rows with a weight, s features that are
+    scaled, c channels of images that are whitened, q knots of columns that are embedded, h × p the
+    packed factor.
     Where a letter stands for the first time, the array's own shape says how many there are.
     """
 
@@ -52,8 +53,8 @@ FORMS = {
     "scaling_mean": Form("scaling.mean", "s"),
     "scaling_scale": Form("scaling.scale", "s", low=TINY, high=math.inf),  # of a constant column
     "filters": Form("scaling.filters", "dc", when="whitened"),
-    "knots": Form("scaling.knots", "qd", when="embedded"),
-    "values": Form("scaling.values", "qd", low=-10.0, high=10.0, when="embedded"),
+    "knots": Form("scaling.knots", "qf", when="embedded"),
+    "values": Form("scaling.values", "qf", low=-10.0, high=10.0, when="embedded"),
     "y": Form("data.y", "nk"),
     "weight": Form("data.weight", "n", low=TINY),
     "within": Form("data.within", "nk", low=0.0),
@@ -90,7 +91,7 @@ class ArrayChecks:
             there.add("factored")
         if self.header["normalize"] == "whitened":
             there.add("whitened")
-        if self.header["normalize"] in VERSIONS:
+        if self.header["normalize"] in (*VERSIONS, TOGETHER):
             there.add("embedded")
         if "calibration" in self.header:
             there.add("classifier")
@@ -133,15 +134,16 @@ class ArrayChecks:
         if name == "directions":
             n, d = array.shape
             half, columns = layout.packed_shape(n)
-            scaled = d if self.header["normalize"] == "standard" else 0
-            self.sizes |= {"s": scaled, "h": half, "p": columns}
-            embedding = model_kernel.build(self.header["kernel"]).embedding
-            if embedding is not None:
+            features = d // 2 if self.header["normalize"] == TOGETHER else d
+            scaled = features if self.header["normalize"] in ("standard", TOGETHER) else 0
+            self.sizes |= {"f": features, "s": scaled, "h": half, "p": columns}
+            kernel = model_kernel.build(self.header["kernel"])
+            for part in model_kernel.parts(kernel, d):
                 form = replace(form, low=-MOST, high=MOST)  # features, as they are
-                if n * embedding.width(d) > _LARGEST_MAP:
+                if n * part > _LARGEST_MAP:
                     raise InputError(
                         f"directions must be fewer, or their embedding shorter: {n} rows of "
-                        f"{embedding.width(d)} numbers are too many"
+                        f"{part} numbers are too many"
                     )
             shape = self.header["kernel"].get("image_shape")
             if shape is not None:
@@ -171,7 +173,7 @@ class ArrayChecks:
         """What arrays and header say of each other."""
         header, sizes = self.header, self.sizes
         self._check_rows(arrays["row"], arrays["place"])
-        model_table.check_width(header, sizes["d"])
+        model_table.check_width(header, sizes["f"])
         if header.get("flat") and sizes["k"] != 1:
             raise InputError(f"flat must be false for {sizes['k']} targets, got true")
         for what in ("signal_var", "noise"):

@@ -31,14 +31,19 @@ from mnngp.estimators.model_kernel import (
     whole,
 )
 from mnngp.estimators.parameters import check_class_weight
-from mnngp.estimators.table_features import VERSIONS
+from mnngp.estimators.table_features import TOGETHER, VERSIONS
 from mnngp.inference import IterationReport, Report
 from mnngp.inference.solvers import by_name
 
 # Version 2 knows kernels of any layers, and weights of classes.
 FORMAT, VERSION = "mnngp-model", 2
 _READ = (1, 2)
-_NORMALIZATIONS = (*NORMALIZATIONS, "whitened", *VERSIONS)  # what may stand before a kernel
+_NORMALIZATIONS = (
+    *NORMALIZATIONS,
+    "whitened",
+    *VERSIONS,
+    TOGETHER,
+)  # what may stand before a kernel
 _TYPES: dict[str, Any] = {
     "class": str,
     "parameters": dict,
@@ -233,8 +238,8 @@ def _checked_found(name: str, found: Any) -> dict[str, Any]:
         raise InputError(f"{name} must have names and values, got {found!r}")
     values = {key: scalars(f"{name}.{shortened(key)}", value) for key, value in found.items()}
     for key, most in {"depth": LARGEST_DEPTH, "rank": LARGEST_RANK}.items():
-        if key in values:
-            whole(f"{name}.{key}", values[key], 0, most)
+        for one in np.ravel(values.get(key, [])).tolist():
+            whole(f"{name}.{key}", one, 0, most)
     return values
 
 

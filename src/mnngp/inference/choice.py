@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from mnngp.inference.solvers.covariance import contraction
 from mnngp.kernels.evaluate import standard_deviations
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import DeepKernel
+from mnngp.kernels.sum_kernel import SumKernel
 from mnngp.networks.embedding import Embedding
 from mnngp.networks.network import Network
 
@@ -42,6 +43,7 @@ LARGEST = 700
 _AT_ONCE = 450  # inputs up to which the first kernels are compared on all of them
 _FIRST_LOOK = 350  # or else on so many, an eighth of the time, and the best few of them again
 _SURVIVORS = 4
+_MOST_IN_SUMS = 10_000  # inputs: a sum takes twice the time for its kernel, and memory for both
 FEW = 4  # inputs below which no kernel can be chosen, only the noise
 _REFINED_ON = 2000  # and the best few of them: a factorisation each
 _REFINEMENTS = 2  # kernels that are kept back for that
@@ -63,6 +65,8 @@ class Trial:
 
     def as_dict(self) -> dict[str, Any]:
         """Parameters of the kernel, and what was found: numbers and texts."""
+        if isinstance(self.kernel, SumKernel):
+            return self._of_sum()
         others = {"dtype", "image_shape", "flips", "embedding"}
         parameters = {
             name: [repr(layer) for layer in value] if name == "layers" else value
@@ -73,6 +77,12 @@ class Trial:
         parameters["lengthscale"] = None if embedding is None else embedding.lengthscale
         found = {name: value for name, value in vars(self).items() if name != "kernel"}
         return {**parameters, **found}
+
+    def _of_sum(self) -> dict[str, Any]:
+        """As of one network, with a list for each parameter."""
+        each = [replace(self, kernel=kernel).as_dict() for kernel in self.kernel.kernels]
+        found = {name: value for name, value in vars(self).items() if name != "kernel"}
+        return {name: found.get(name, [one[name] for one in each]) for name in each[0]}
 
 
 def choose(
@@ -114,16 +124,50 @@ def choose(
         tried.update((trial.kernel.network, trial) for trial in again)
     improved = n >= FEW
     while improved and len(tried) < at_first:
-        best = _best(tried)
-        attempt(space.neighbours(best.kernel), sample)
-        improved = _best(tried) is not best
+        leaders = _leaders(tried.values())
+        attempt(_in_turn(*(space.neighbours(best.kernel) for best in leaders)), sample)
+        improved = any(one not in leaders for one in _leaders(tried.values()))
     ranked = sorted(tried.values(), key=_merit, reverse=True)
     if n > LARGEST:
         more = _sampled(versions, _REFINED_ON, rng)
         ranked = _refined(ranked, more, space, objective, jobs, new=budget - len(tried))
+    if n >= FEW:
+        ranked = _with_sum(ranked, sample, n)
     if done is not None:
         done(1.0 - len(tried) / budget)
     return ranked
+
+
+def _leaders(trials: Iterable[Trial]) -> list[Trial]:
+    """The best without an embedding and the best with one, the better first."""
+    ranked = sorted(trials, key=_merit, reverse=True)
+    first = {trial.features == LINEAR: trial for trial in reversed(ranked)}
+    return sorted(first.values(), key=_merit, reverse=True)
+
+
+def _in_turn(*iterators: Iterator[DeepKernel]) -> Iterator[DeepKernel]:
+    """One of each at a time."""
+    for kernels in zip_longest(*iterators):
+        yield from (kernel for kernel in kernels if kernel is not None)
+
+
+def _with_sum(ranked: list[Trial], sample: _Sample, n: int) -> list[Trial]:
+    """With the sum of the best network of each kind in front, unless one alone is far ahead.
+
+    On 12 tables (48 folds) the sum had a smaller error on new rows than the one of the two that
+    leave-one-out preferred, and the choice between all three was no better than the sum; but where
+    one kind is of no use the other does better alone.
+    """
+    leaders = _leaders(ranked)
+    if len(leaders) < 2 or n > _MOST_IN_SUMS:
+        return ranked
+    alone = sample.trials([leader.kernel for leader in leaders])
+    together = sample.sum_of(alone)
+    if sample.objective.far_ahead(max(trial.score for trial in alone), together.score):
+        return ranked
+    # what more data have said of the noise
+    factor = leaders[0].noise_ratio / alone[0].noise_ratio
+    return [replace(together, noise_ratio=factor * together.noise_ratio), *ranked]
 
 
 def _best(tried: Mapping[Network, Trial]) -> Trial:
@@ -146,6 +190,7 @@ class _Sample:
         jobs: int,
     ) -> None:
         self.versions, self.space, self.objective, self.jobs = versions, space, objective, jobs
+        self._found: dict[Network, Trial] = {}
         self._points: dict[Embedding | None, Points] = {}  # as kernels with an embedding have them
 
     def __len__(self) -> int:
@@ -158,11 +203,33 @@ class _Sample:
 
     def trials(self, kernels: Sequence[DeepKernel]) -> list[Trial]:
         """What is found of some kernels."""
-        for kernel in kernels:
+        unknown = [kernel for kernel in kernels if kernel.network not in self._found]
+        for kernel in unknown:
             if kernel.embedding not in self._points:
                 rows = kernel.checked("X", self.versions[self.space.features(kernel)].X)
                 self._points[kernel.embedding] = kernel.prepared("X", rows)
-        return threads.parallel_map(self._one, kernels, self.jobs)
+        for trial in threads.parallel_map(self._one, unknown, self.jobs):
+            self._found[trial.kernel.network] = trial
+        return [self._found[kernel.network] for kernel in kernels]
+
+    def sum_of(self, trials: Sequence[Trial]) -> Trial:
+        """What is found of the sum of some networks, each with the same share of the variance."""
+        ordered = sorted(trials, key=lambda trial: trial.features != LINEAR)
+        points = [self._points[trial.kernel.embedding] for trial in ordered]
+        means = [
+            float(np.mean(standard_deviations(trial.kernel.network, part) ** 2))
+            for trial, part in zip(ordered, points, strict=True)
+        ]
+        data = side_by_side([self.versions[trial.features] for trial in ordered])
+        ends = np.cumsum([0, *(self.versions[trial.features].X.shape[1] for trial in ordered)])
+        kernel = SumKernel(
+            [trial.kernel for trial in ordered],
+            [1.0 / (len(means) * mean) for mean in means],
+            list(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)),
+        )
+        with collect_warnings():
+            result = trial_of(kernel, kernel.prepared("X", data.X), data, self.objective)
+        return replace(result, features=" + ".join(trial.features for trial in ordered))
 
     def _one(self, kernel: DeepKernel) -> Trial:
         features = self.space.features(kernel)
@@ -170,6 +237,11 @@ class _Sample:
         with collect_warnings():  # what is chosen in the end says it again
             result = trial_of(kernel, points, self.versions[features], self.objective)
         return replace(result, features=features)
+
+
+def side_by_side(versions: Sequence[Observations]) -> Observations:
+    """The same data with the features of several versions, one after the other."""
+    return replace(versions[0], X=np.hstack([data.X for data in versions]))
 
 
 def _sampled(

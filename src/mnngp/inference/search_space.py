@@ -18,6 +18,7 @@ import numpy as np
 from mnngp._typing import Vector
 from mnngp.activations import Maxout
 from mnngp.kernels.sklearn import DeepKernel, MaxoutKernel
+from mnngp.kernels.sum_kernel import SumKernel
 from mnngp.networks.embedding import Embedding
 
 MAXOUT_PARAMETERS = ("depth", "rank", "weight_var", "bias_var", "kind")
@@ -61,6 +62,8 @@ class SearchSpace(ABC):
 
     def fitted(self, kernel: DeepKernel) -> DeepKernel:
         """A kernel of the space as it is fitted in the end, in ``dtype``."""
+        if isinstance(kernel, SumKernel):
+            return SumKernel([self.fitted(one) for one in kernel.kernels], *kernel.rest)
         return with_parameters(kernel, dtype=self.dtype)  # type: ignore[no-any-return]
 
     def features(self, kernel: DeepKernel) -> str:
@@ -229,6 +232,24 @@ class VarianceSpace(SearchSpace):
         for name, values in self._ladders.items():
             for value in _steps(values, getattr(kernel, name)):
                 yield with_parameters(kernel, **{name: value})
+
+
+class FixedSpace(SearchSpace):
+    """One kernel, of which nothing is open."""
+
+    complete = True
+
+    def __init__(self, kernel: DeepKernel) -> None:
+        self.kernel, self.dtype = kernel, kernel.dtype
+
+    def default(self) -> DeepKernel:
+        return self.kernel
+
+    def starts(self) -> Iterator[DeepKernel]:
+        yield self.kernel
+
+    def neighbours(self, kernel: DeepKernel) -> Iterator[DeepKernel]:
+        return iter(())
 
 
 def with_parameters(kernel: DeepKernel, **parameters: Any) -> Any:

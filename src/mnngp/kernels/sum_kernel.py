@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from mnngp.kernels.points import Points
 
 
+_OF_EACH = ("depth", "rank", "weight_var", "bias_var", "kind")
+
+
 class SumKernel(DeepKernel):
     """The kernel of independent networks side by side, whose outputs are added.
 
@@ -55,14 +58,20 @@ class SumKernel(DeepKernel):
         self._network()
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
+    def dtype(self) -> Any:
         """Of the computation."""
         return self.kernels[0].dtype
 
     @property
-    def kind(self) -> str:  # type: ignore[override]
-        """The kinds of the networks."""
-        return " + ".join(kernel.kind for kernel in self.kernels)
+    def rest(self) -> tuple[Any, Any]:
+        """What there is beside the kernels."""
+        return self.shares, self.columns
+
+    def __getattr__(self, name: str) -> Any:
+        """``depth``, ``rank``, ``weight_var``, ``bias_var`` and ``kind``: those of each kernel."""
+        if name in _OF_EACH and "kernels" in vars(self):
+            return tuple(getattr(kernel, name) for kernel in self.kernels)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def theta(self) -> NDArray[np.float64]:

@@ -58,7 +58,7 @@ class SumPoints(Points):
         return SumPoints(given, lengths, given, tuple(parts))
 
     def units(self, network: NetworkSum) -> Matrix:
-        """r of each point, (networks, n); zeros where the function has no variance."""
+        """R of each point, (networks, n); zeros where the function has no variance."""
         variances = self.variances(network)
         total = variances.sum(axis=0)
         return np.asarray(np.sqrt(variances / np.where(total > 0.0, total, 1.0)))
