@@ -39,12 +39,18 @@ def mean_gradient(
     beta: Vector,
     *,
     contraction: float = 1.0,
+    held: bool = False,
 ) -> Matrix:
     """The derivatives of ``s_x (β + Σ_j A_xj α_j)`` in x, (m, d, targets).
 
     A are the ``correlations`` of x with y and s the ``standard_deviations``; ``alpha`` is (n,
     targets), ``beta`` (targets,). Where the function has a kink (a maxout network's tangent kernel
     has one at each point of y) it is the mean of both sides.
+
+    ``held`` is for embedded points, which have one length as long as indicators are 0 or 1: then
+    the derivatives are those at this length, so that the difference of two indicators' is what a
+    step from one category to the other changes, to the first order in 1/f. Else they are those of
+    the function between the categories, where rows are brought to that length.
     """
     pairs = _Pairs(network, x, y, contraction)
     parts = [
@@ -63,11 +69,9 @@ def _embedded(
     beta: Vector,
     *,
     contraction: float = 1.0,
+    held: bool = False,
 ) -> Matrix:
-    """In the features before the map, whose rows are brought to one length.
-
-    So there is nothing in the direction of a row itself: neither β, nor what is in its length.
-    """
+    """In the features before the map, at one length: neither β moves nor a variance."""
     pairs, embedding = _Pairs(network, x, y, contraction), network.embedding
     assert embedding is not None  # or else there are no such points
     lengths = np.linalg.norm(embedding(x.given), axis=1)
@@ -76,8 +80,10 @@ def _embedded(
     parts = []
     for weights in alpha.T:
         of_map = pairs.along(weights)
-        of_map -= unit * np.einsum("ij,ij->i", unit, of_map)[:, None]
-        parts.append(embedding.pull_back(x.given, shrinkage[:, None] * of_map))
+        if not held:  # nothing in the direction of the row itself
+            of_map -= unit * np.einsum("ij,ij->i", unit, of_map)[:, None]
+            of_map *= shrinkage[:, None]
+        parts.append(embedding.pull_back(x.given, of_map))
     return np.stack(parts, axis=-1)
 
 
