@@ -1,4 +1,4 @@
-"""Pictures of the theory and of models. They need Matplotlib (``pip install "mnngp[experiments]"``)."""
+"""Pictures of theory and models. They need Matplotlib (``pip install "mnngp[experiments]"``)."""
 
 from __future__ import annotations
 

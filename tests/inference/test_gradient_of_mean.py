@@ -49,7 +49,7 @@ def differences(function, new, step):
     ids=repr,
 )
 def test_of_linear_features(kernel, new):
-    """To 1e-8 of the largest: a difference of means with some 1e-12 left over a step of 1e-3."""
+    """The worst was 9e-10 of the largest, in the distance form of far points; else 5e-10."""
     posterior = Posterior(kernel, X, Y, 1e-2, signal_var=2.5)
     found = posterior.gradient(new)
     assert found.shape == (*new.shape, 2)
@@ -70,17 +70,17 @@ def test_of_linear_features(kernel, new):
 )
 def test_of_tangent_kernels(kernel, new):
     """They have a kink at each training point, where the mean of both sides is meant: there
-    differences are right to the first order of the step only.
+    differences are right to the first order of the step only. The worst was 8e-8.
     """
     posterior = Posterior(kernel, X, Y, 1e-2)
     found, expected = posterior.gradient(new), differences(posterior.mean, new, 1e-5)
-    np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])
 @pytest.mark.parametrize("bias_var", [0.0, 0.2])
 def test_of_an_embedding(kind, bias_var):
-    """Numbers beyond the limits, gaps and categories included."""
+    """Numbers beyond the limits, gaps and categories included; the worst was 1.3e-11."""
     rows, new = table(40), table(12)
     new[1, 0], new[2, 1] = 2.5, -2.2
     new[3, 2:] = 0.3, 0.2, 0.1, 0.4  # between the categories
@@ -88,8 +88,7 @@ def test_of_an_embedding(kind, bias_var):
     kernel = MaxoutKernel(2, 3, 0.8, bias_var, kind, embedding=TABLE)
     posterior = Posterior(kernel, rows, y, 1e-2)
     found, expected = posterior.gradient(new), differences(posterior.mean, new, 1e-4)
-    tolerance = (1e-8 if kind == "nngp" else 1e-6) * np.abs(expected).max()
-    np.testing.assert_allclose(found, expected, rtol=0.0, atol=tolerance)
+    np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-9 * np.abs(expected).max())
     assert found[1, 0] == 0.0
     assert found[2, 1] == 0.0
     assert (found[new[:, 2] == 1.0, 1] == 0.0).all()  # a gap has no value
@@ -98,6 +97,7 @@ def test_of_an_embedding(kind, bias_var):
 @pytest.mark.parametrize("embedding", [None, Embedding(1.0)], ids=repr)
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])
 def test_in_single_precision(kind, embedding):
+    """The worst was 6e-7."""
     parameters = (2, 3, 0.8, 0.1, kind)
     double, single = (
         Posterior(MaxoutKernel(*parameters, dtype=dtype, embedding=embedding), X, Y, 0.1)
@@ -105,7 +105,7 @@ def test_in_single_precision(kind, embedding):
     )
     expected = double.gradient(NEW)
     np.testing.assert_allclose(
-        single.gradient(NEW), expected, rtol=0.0, atol=2e-5 * np.abs(expected).max()
+        single.gradient(NEW), expected, rtol=0.0, atol=5e-6 * np.abs(expected).max()
     )
 
 

@@ -316,7 +316,7 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
         has a part.
         """
         check_is_fitted(self, "process_")
-        kept: Lazy[Vector] = vars(self).setdefault("_relevance", Lazy())  # of older pickles
+        kept: Lazy[Vector] = self.__dict__.setdefault("_relevance", Lazy())  # of older pickles
         return kept.get(partial(relevance.feature_relevance, self))
 
     def summary(self) -> ModelSummary:
