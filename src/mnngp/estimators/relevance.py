@@ -35,7 +35,7 @@ from mnngp.tables.groups import ColumnGroup
 
 MOST_ROWS = 2000  # that gradients are taken at; of more rows, random ones
 _FEWEST_ROWS = 200
-_WORK = 1e11  # multiplications, about: beyond it there are fewer rows
+_WORK = 1e10  # multiplications, some seconds: beyond it there are fewer rows
 
 
 def feature_relevance(estimator: Any) -> Vector:
