@@ -1,4 +1,4 @@
-"""Pictures of the theory. They need Matplotlib (``pip install "mnngp[experiments]"``)."""
+"""Pictures of theory and models. They need Matplotlib (``pip install "mnngp[experiments]"``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnngp import theory
+from mnngp import _validation, theory
 from mnngp._system.extras import require
 from mnngp.activations import Activation
 
@@ -22,6 +22,7 @@ STYLE = {
     "font.size": 9.5,
     "axes.titlesize": 10.5,
 }
+_LONGEST = 32  # characters of a name
 
 
 def new_figure(**arguments: Any) -> tuple[Figure, Any]:
@@ -98,6 +99,50 @@ def initialisation(
             ax.xaxis.get_major_locator().set_params(integer=True)
     axes[0, 1].legend(fontsize=8, frameon=False)
     return figure
+
+
+def relevance(model: Any, *, most: int = 20) -> Figure:
+    """How much the predictions of a fitted model depend on each column, as bars.
+
+    Parameters
+    ----------
+    model : MaxoutGPClassifier or MaxoutGPRegressor
+        Whose ``feature_relevance_`` is drawn, the largest on top.
+    most : int
+        Columns to show at most; the others are one bar more.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Save it with ``figure.savefig("relevance.png")``.
+    """
+    most = _validation.positive_int("most", most)
+    found = model.feature_relevance_
+    names = getattr(model, "feature_names_in_", [f"x{j}" for j in range(len(found))])
+    order = np.argsort(-found, kind="stable")[:most]
+    # not for Matplotlib to take for mathematics
+    labels = [_shortened(str(names[j])).replace("$", r"\$") for j in order]
+    values, colors = found[order].tolist(), [LINES[0]] * len(order)
+    if len(found) > len(order):
+        labels.append(f"{len(found) - len(order):,} others together")
+        values.append(float(found.sum() - found[order].sum()))
+        colors.append(COLORS["critical"])
+    figure, axes = new_figure(figsize=(6.4, 0.9 + 0.26 * len(values)))
+    ax = axes[0, 0]
+    bars = ax.barh(range(len(values)), values, color=colors, height=0.72)
+    ax.bar_label(bars, [f"{value:.3f}" for value in values], padding=3, fontsize=8)
+    ax.set_yticks(range(len(values)), labels)
+    ax.invert_yaxis()
+    ax.tick_params(axis="y", length=0)
+    ax.margins(x=0.12, y=0.02)
+    ax.set(title="relevance of the columns", xlabel="share of the mean squared gradient")
+    return figure
+
+
+def _shortened(name: str) -> str:
+    """A name from the data that leaves room for the bars."""
+    printable = "".join(one if one.isprintable() else " " for one in name)
+    return printable if len(printable) <= _LONGEST else f"{printable[: _LONGEST - 1]}…"
 
 
 def phase_diagram(activation: Activation, ax: Axes, weight_var: float, bias_var: float) -> None:

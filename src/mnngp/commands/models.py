@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 # of those with one column moved by three times its range.
 _FAR, _NEARLY_ALL = 2.0, 0.98
 _LEFT_OUT = 2000  # rows at most
-_ONLY = "the only one that was tried"
 
 
 def fit(
@@ -62,6 +61,7 @@ def fit(
     encoder = data.Encoder.of(frame, target, task, drop or ())
     X, y = encoder.labelled(frame)
     from mnngp.estimators import MaxoutGPClassifier, MaxoutGPRegressor, model_file
+    from mnngp.estimators.summary import how_chosen
     from mnngp.estimators.table_input import EncodedTable
 
     model: Any = (MaxoutGPClassifier if encoder.task == "classification" else MaxoutGPRegressor)(
@@ -86,10 +86,7 @@ def fit(
     for note in notes:
         typer.echo(f"note: {note}")
     typer.echo(f"{encoder.task} of {target!r}: {len(X):,} rows, {X.shape[1]} features")
-    criterion = "mean squared error" if encoder.task == "classification" else "log density"
-    tried = len(model.trials_)
-    how = f"the best of {tried} by leave-one-out {criterion}" if tried > 1 else _ONLY
-    typer.echo(f"kernel: {model.kernel_!r} ({how})")
+    typer.echo(f"kernel: {model.kernel_!r} ({how_chosen(model)})")
     shown = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in left_out.items())
     typer.echo(f"leave-one-out: {shown}" if shown else f"no leave-one-out: {model.report_}")
     typer.echo(f"model: {output}")

@@ -6,12 +6,14 @@ from mnngp.estimators import model_file
 from mnngp.estimators.classifier import ClassificationLeaveOneOut, MaxoutGPClassifier
 from mnngp.estimators.image_features import ImageStandardizer, StationaryWhitening, ZCAWhitening
 from mnngp.estimators.regressor import MaxoutGPRegressor, RegressionLeaveOneOut
+from mnngp.estimators.summary import ModelSummary
 
 __all__ = [
     "ClassificationLeaveOneOut",
     "ImageStandardizer",
     "MaxoutGPClassifier",
     "MaxoutGPRegressor",
+    "ModelSummary",
     "RegressionLeaveOneOut",
     "StationaryWhitening",
     "ZCAWhitening",

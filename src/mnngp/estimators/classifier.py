@@ -85,7 +85,7 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         From posterior means and variances to probabilities; found when it is first asked for.
     log_marginal_likelihood_ : float
         Of the regression, summed over the classes.
-    report_, process_, encoder_, n_features_in_, feature_names_in_
+    feature_relevance_, report_, process_, encoder_, n_features_in_, feature_names_in_
         As of ``MaxoutGPRegressor``.
 
     Examples

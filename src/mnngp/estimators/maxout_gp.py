@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,10 +20,11 @@ from mnngp._system import threads
 from mnngp._system.progress import Stages, bar
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError, warn_of_accuracy
-from mnngp.estimators import model_file, table_input
+from mnngp.estimators import model_file, relevance, summary, table_input
 from mnngp.estimators.features import Whitened
 from mnngp.estimators.parameters import check_pixels, image_rows, search_space, seed_of
-from mnngp.estimators.process import IMPOSSIBLE, FittedProcess
+from mnngp.estimators.process import IMPOSSIBLE, FittedProcess, Lazy
+from mnngp.estimators.summary import ModelSummary
 from mnngp.estimators.table_features import chosen_version, feature_versions
 from mnngp.inference import choice
 from mnngp.inference.costs import describe_here, duration
@@ -285,6 +286,7 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> None:
         """Set the fitted attributes; for ``fit``, and for models that are read from files."""
         self.kernel_, self.process_, self.trials_ = kernel, process, trials
+        self._relevance: Lazy[Vector] = Lazy()
         unit = float(process.unit[0]) if np.ptp(process.unit) == 0.0 else process.unit
         self.noise_var_ = process.noise_var * unit**2
         self.signal_var_ = process.posterior.signal_var * unit**2
@@ -301,6 +303,30 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
         """The log evidence of the training data, summed over the targets."""
         check_is_fitted(self, "process_")
         return self.process_.log_marginal_likelihood()
+
+    @property
+    def feature_relevance_(self) -> Vector:
+        """How much the prediction depends on each column; they add up to one.
+
+        The mean squared gradient of the posterior mean in the column as the kernel has it
+        (standardised, or as ranks), over the training rows (2,000 random ones at most) and summed
+        over the classes or targets; of a category, by how much its levels differ. In closed form,
+        computed when it is first asked for; in the order of ``feature_names_in_``, and zero for a
+        column that was left out. It tells what the model uses: of columns that say the same, each
+        has a part.
+        """
+        check_is_fitted(self, "process_")
+        kept: Lazy[Vector] = self.__dict__.setdefault("_relevance", Lazy())  # of older pickles
+        return kept.get(partial(relevance.feature_relevance, self))
+
+    def summary(self) -> ModelSummary:
+        """The model's account of itself: what it was fitted to, what was chosen and why, how good
+        it is by leave-one-out, and which columns matter.
+
+        Print it, or let a notebook show it.
+        """
+        check_is_fitted(self, "process_")
+        return summary.summary_of(self)
 
     def check_features(self, X: Any) -> Matrix:
         """New rows, checked: the features that they become."""

@@ -121,6 +121,9 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         Of each row by all others, so that copies of a row vouch for each other (they do not when
         kernels are chosen).
     log_marginal_likelihood_ : float
+    feature_relevance_ : array (columns,)
+        How much the prediction depends on each column, as shares of one; computed when it is first
+        asked for. ``mnngp.plots.relevance`` draws it.
     report_ : mnngp.inference.Report
         What the factorisation did; ``mnngp.inference.IterationReport`` of conjugate gradients.
     process_ : mnngp.estimators.process.FittedProcess

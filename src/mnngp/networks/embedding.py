@@ -148,6 +148,40 @@ class Embedding:
         result *= np.sqrt(result.shape[1] / self.features(X.shape[1]))
         return result
 
+    def pull_back(self, X: NDArray[Any], pulled: Matrix) -> Matrix:
+        """From derivatives in the explicit map of rows, (n, width), to those in the rows, (n, d).
+
+        Of a number beyond the limits it is zero, of one at a limit that of the inner side.
+        Indicators may be any numbers: the map is linear in them.
+        """
+        X = np.asarray(X, dtype=np.float64)
+        nodes, weights = self.basis()
+        numbers, result = self.numbers(X.shape[1]), np.zeros(X.shape)
+        step, gap_of = weights.shape[1], {gap - 1: gap for gap in self.gaps}
+        for place, column in enumerate(numbers):
+            number = X[:, column]
+            away = (np.clip(number, *self.limits)[:, None] - nodes) / self.lengthscale
+            # of the number itself, and of whether it is there
+            back = pulled[:, place * step : (place + 1) * step] @ weights.T
+            back *= np.exp(-0.5 * away**2)
+            inside = (number >= self.limits[0]) & (number <= self.limits[1])
+            slope = -np.einsum("ij,ij->i", back, away) / self.lengthscale
+            result[:, column] = np.where(inside, slope, 0.0)
+            if column in gap_of:
+                gap = gap_of[column]
+                result[:, gap] -= back.sum(axis=1)
+                result[:, column] *= 1.0 - X[:, gap]
+        at = step * len(numbers)
+        for gap in self.gaps:
+            result[:, gap] += pulled[:, at]
+            at += 1
+        for start, stop in self.categories:
+            none = pulled[:, at + stop - start]
+            result[:, start:stop] = pulled[:, at : at + stop - start] - none[:, None]
+            at += stop - start + 1
+        result *= np.sqrt(pulled.shape[1] / self.features(X.shape[1]))
+        return result
+
 
 def _short(columns: tuple[Any, ...]) -> str:
     if len(columns) <= _SHOWN:
