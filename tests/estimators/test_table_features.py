@@ -1,0 +1,150 @@
+"""What the first layer sees of a table: columns, an embedding of them, or both side by side."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+
+import mnngp
+from mnngp import Embedding, MaxoutGPClassifier, MaxoutGPRegressor, MaxoutKernel, NetworkKernel
+from mnngp.errors import InputError
+from mnngp.estimators.table_features import embedding_versions
+from mnngp.kernels.sum_kernel import SumKernel
+
+rng = np.random.default_rng(1)
+X = rng.uniform(-2.0, 2.0, size=(300, 6))
+STAIRS = np.floor(2.0 * X[:, 0]) % 2 + np.floor(2.0 * X[:, 1]) % 2  # of two columns, each by itself
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return {
+        features: MaxoutGPRegressor(features=features, random_state=0).fit(X[:200], STAIRS[:200])
+        for features in ("auto", "linear", "embedding")
+    }
+
+
+def test_single_columns_are_told(fitted):
+    """A linear first layer mixes all columns before anything can happen to one of them."""
+    found = {name: model.score(X[200:], STAIRS[200:]) for name, model in fitted.items()}
+    assert found["linear"] < 0.3
+    assert found["embedding"] > 0.5
+    assert found["auto"] > 0.5  # the sum with a network that is of no use would be worse
+    assert fitted["auto"].trials_[0]["features"] in ("columns", "ranks")
+    assert fitted["linear"].kernel_.embedding is None
+    assert {trial["features"] for trial in fitted["linear"].trials_} == {"linear"}
+    assert all(trial["lengthscale"] for trial in fitted["embedding"].trials_)
+
+
+def test_files_and_copies(fitted, tmp_path):
+    wine, cultivars = load_wine(return_X_y=True)
+    both = MaxoutGPClassifier(random_state=0).fit(wine[::2], cultivars[::2])
+    assert isinstance(both.kernel_, SumKernel)
+    assert both.trials_[0]["features"].startswith("linear + ")
+    for model, new in ((fitted["embedding"], X), (both, wine)):
+        model.save(tmp_path / "model.mnngp")
+        for again in (mnngp.load(tmp_path / "model.mnngp"), pickle.loads(pickle.dumps(model))):
+            np.testing.assert_array_equal(again.predict(new), model.predict(new))
+            assert again.kernel_.network == model.kernel_.network
+            assert again.trials_ == model.trials_
+            assert again.n_features_in_ == new.shape[1]
+            assert again.feature_relevance_.sum() == pytest.approx(1.0)
+
+
+def test_two_networks_are_the_kernel_that_was_asked_for():
+    """A sum that is chosen is the posterior of its kernel on both versions of the features."""
+    wine, cultivars = load_wine(return_X_y=True)
+    model = MaxoutGPClassifier(random_state=0).fit(wine[::2], cultivars[::2])
+    rows, new = model.process_.scaling(wine[::2]), model.process_.scaling(wine[1:6:2])
+    K = model.signal_var_ * model.kernel_(rows)
+    targets = np.eye(3)[cultivars[::2]] - 0.1
+    centred = targets - targets.mean(axis=0)
+    mean = model.signal_var_ * model.kernel_(new, rows) @ np.linalg.solve(
+        K + model.noise_var_ * np.eye(len(K)), centred
+    )
+    np.testing.assert_allclose(
+        model.decision_function(wine[1:6:2]), mean + targets.mean(axis=0), atol=1e-5
+    )
+
+
+def test_versions():
+    table = np.column_stack(
+        [rng.lognormal(size=500), rng.integers(0, 2, 500) * 5.0 + 1.0, np.full(500, 3.0)]
+    )
+    versions = embedding_versions(table, None)
+    columns, ranks = versions["columns"](table), versions["ranks"](table)
+    for version in versions.values():
+        assert version.embedding.categories == ((1, 2),)  # two values are a category
+    for rows in (columns, ranks):
+        assert set(rows[:, 1]) == {0.0, 1.0}
+        assert np.ptp(rows[:, 2]) == 0.0
+    inside = np.abs((table[:, 0] - table[:, 0].mean()) / table[:, 0].std()) < 4.0
+    standard = (table[:, 0] - table[:, 0].mean()) / table[:, 0].std()
+    np.testing.assert_allclose(columns[inside, 0], standard[inside], atol=1e-12)
+    assert columns[:, 0].max() <= 4.0
+    # uniform ranks, of variance one
+    assert ranks[:, 0].std() == pytest.approx(1.0, abs=0.01)
+    assert np.all(np.diff(ranks[np.argsort(table[:, 0]), 0]) > 0.0)
+    far = versions["ranks"](np.array([[1e9, -7.0, 0.0]]))
+    assert np.all(np.abs(far) <= np.sqrt(3.0))
+
+
+def test_gaps_and_categories_of_a_frame():
+    frame = pd.DataFrame({"size": rng.normal(size=120), "kind": rng.choice(list("abc"), 120)})
+    frame.loc[::7, "size"] = np.nan
+    y = np.where((frame["kind"] == "a") ^ frame["size"].isna(), "yes", "no")
+    model = MaxoutGPClassifier(features="embedding", random_state=0).fit(frame[:80], y[:80])
+    embedding = model.kernel_.embedding
+    assert embedding.gaps == (1,)
+    assert embedding.categories == ((2, 5),)
+    assert model.score(frame[80:], y[80:]) > 0.9
+    odd = pd.DataFrame({"size": [np.nan, 99.0], "kind": ["new", None]})
+    assert np.isfinite(model.predict_proba(odd)).all()
+
+
+def test_what_is_given_stays():
+    given = {"depth": 2, "rank": 3, "weight_var": 0.8, "bias_var": 0.1, "kind": "nngp"}
+    model = MaxoutGPRegressor(**given, random_state=0).fit(X[:50], STAIRS[:50])
+    assert model.kernel_ == MaxoutKernel(**given)  # nothing was open
+    embedded = MaxoutGPRegressor(**given, features="embedding", random_state=0)
+    embedded.fit(X[:50], STAIRS[:50])
+    assert (embedded.kernel_.depth, embedded.kernel_.rank) == (2, 3)
+    assert embedded.kernel_.embedding is not None
+    for other in ({"normalize": "sphere"}, {"normalize": None}):
+        model = MaxoutGPRegressor(**other, random_state=0, max_trials=20).fit(X[:50], STAIRS[:50])
+        assert {trial["features"] for trial in model.trials_} == {"linear"}
+    kernel = NetworkKernel([Embedding(0.3), mnngp.Maxout(3)])
+    model = MaxoutGPRegressor(kernel=kernel, random_state=0).fit(X[:200], STAIRS[:200])
+    assert model.kernel_.embedding == Embedding(0.3)
+    assert model.score(X[200:], STAIRS[200:]) > 0.5
+
+
+def test_a_sum_that_is_given(tmp_path):
+    kernel = SumKernel([MaxoutKernel(2), MaxoutKernel(1, embedding=Embedding(0.3))])
+    model = clone(MaxoutGPRegressor(kernel=kernel, random_state=0)).fit(X[:200], STAIRS[:200])
+    assert model.kernel_.kernels == kernel.kernels
+    assert model.score(X[200:], STAIRS[200:]) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"features": "both"}, "features must be one of"),
+        ({"features": "embedding", "kernel": MaxoutKernel()}, "features='embedding' and kernel"),
+        ({"features": "embedding", "image_shape": (2, 3)}, "features='embedding' and image_shape"),
+    ],
+)
+def test_bad_input(given, message):
+    with pytest.raises(InputError, match=message):
+        MaxoutGPRegressor(**given).fit(X, STAIRS)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_wide_tables_are_taken_as_they_are(dtype):
+    """An embedding of hundreds of columns would take longer than all else, and says little."""
+    wide = rng.normal(size=(60, 400))
+    model = MaxoutGPRegressor(dtype=dtype, random_state=0, max_trials=20).fit(wide, wide[:, 0])
+    assert {trial["features"] for trial in model.trials_} == {"linear"}
