@@ -1,0 +1,131 @@
+"""Whether targets are better warped, by leave-one-out densities on a part of the data.
+
+Only targets that look odd are looked at closer, for a warp is a change of the model that has to be
+worth it. They look odd if the outer quantiles are not as those of a Gaussian variable: skewed, or
+far out. Then a few kernels are conditioned on the targets as they are and on each warp of them,
+from the same eigendecompositions, and the log densities of the targets themselves are compared,
+each predicted from all others, with the warp's slope in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from mnngp._system import threads
+from mnngp._typing import Matrix, Vector
+from mnngp.errors import collect_warnings
+from mnngp.estimators.warp import Arcsinh, Identity, Log, Warp, warped
+from mnngp.inference import choice
+from mnngp.inference.observations import Observations
+from mnngp.inference.scoring import Spectrum, scales
+from mnngp.inference.search_space import SearchSpace
+from mnngp.kernels.sklearn import DeepKernel
+
+FEWEST = 50  # inputs, below which quantiles say little
+_COMPARED_ON = 500  # inputs at most
+_KERNELS = 4  # those that the search begins with
+# A Gaussian variable has 0 and 1; diabetes has 0.23 and 0.72, a lognormal variable of deviation 0.5
+# of its logarithm 0.39 and 1.08, Student's t with three degrees of freedom 0 and 1.43.
+_SKEWED, _FAR_OUT = 0.25, 1.3
+_GAUSSIAN_TAILS = 2.905847  # the range of 95 of 100 to that of the half in the middle
+_MOST_EQUAL = 0.1  # of the rows may have the same target: an atom has no density
+_AHEAD, _ERRORS = 0.02, 2.0  # nats a row, and standard errors of the difference
+
+
+def look_odd(y: Vector) -> bool:
+    """Whether targets are clearly skewed or have heavy tails, by their quantiles.
+
+    With q_p the quantiles it is ``|q₉₅ + q₅ - 2 q₅₀| > 0.25 (q₉₅ - q₅)``, or the range from q₂.₅ to
+    q₉₇.₅ above 1.3 times what a Gaussian variable with the same quartiles has. Targets of which
+    more than a tenth have the same value are left alone.
+    """
+    if np.unique(y, return_counts=True)[1].max() > _MOST_EQUAL * len(y):
+        return False
+    lowest, low, first, middle, third, high, highest = np.quantile(
+        y, [0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975]
+    )
+    skewed = abs((high - middle) - (middle - low)) > _SKEWED * (high - low)
+    far_out = highest - lowest > _FAR_OUT * _GAUSSIAN_TAILS * (third - first)
+    return bool(skewed or far_out)
+
+
+def choose(data: Observations, space: SearchSpace, seed: object, jobs: int) -> Warp:
+    """The warp of a single target that is clearly better than none, or ``Identity()``."""
+    y = data.row_y[:, 0]
+    if len(data) < FEWEST or not look_odd(y):
+        return Identity()
+    first = next(space.starts())
+    if getattr(first, "convolutional", False):  # a kernel takes longer than all else here
+        return Identity()
+    candidates: list[Warp] = [Identity(), Arcsinh.of(y)]
+    if y.min() > 0.0:
+        candidates.append(Log.of(y))
+    few = data.sample(_COMPARED_ON, np.random.default_rng(seed))  # type: ignore[arg-type]
+    own = space.features(first)
+    starts = (kernel for kernel in space.starts() if space.features(kernel) == own)
+    kernels = list(islice({kernel.network: kernel for kernel in starts}.values(), _KERNELS))
+    densities = _best_densities(few, candidates, kernels, jobs)
+    total = float(few.weight.sum())
+
+    def lead(density: Vector) -> tuple[float, float]:
+        """How far ahead of none, for a row of weight one, and the standard error of that."""
+        difference = density - densities[0]
+        mean = float(difference.sum()) / total
+        return mean, math.sqrt(float(np.sum((difference - mean * few.weight) ** 2))) / total
+
+    leads = [lead(density) for density in densities]
+    best = max(range(len(candidates)), key=lambda number: leads[number][0])
+    mean, error = leads[best]
+    return candidates[best] if mean > max(_AHEAD, _ERRORS * error) else Identity()
+
+
+def _best_densities(
+    data: Observations, candidates: Sequence[Warp], kernels: Sequence[DeepKernel], jobs: int
+) -> list[Vector]:
+    """For each warp what each input adds to the log density, by the kernel that suits it best.
+
+    Up to a constant that all have in common.
+    """
+    rows = np.repeat(data.row_y, len(candidates), axis=1)
+    z = warped(candidates, rows)
+    # as if the warps were several targets at the same inputs
+    together = Observations.of(data.X[data.group], z, data.row_weight)
+    together = replace(together, held_out_weight=data.held_out_weight)
+    mean = np.average(together.y, axis=0, weights=together.weight)
+    unit = np.sqrt(np.average((together.row_y - mean) ** 2, axis=0, weights=data.row_weight))
+    together = together.standardized(mean, unit)
+    slopes = np.stack([warp.log_slope(z[:, j]) for j, warp in enumerate(candidates)], axis=1)
+    slopes = data.row_weight[:, None] * (slopes - np.log(unit))
+    slopes = np.stack([np.bincount(data.group, weights=column) for column in slopes.T], axis=1)
+
+    def one(kernel: DeepKernel) -> Matrix:
+        with collect_warnings():
+            points = kernel.prepared("X", kernel.checked("X", data.X))
+            return _densities(Spectrum.of(kernel, points, together), together)
+
+    found = threads.parallel_map(one, kernels, jobs)
+    best = [max(found, key=lambda each: float(each[:, j].sum())) for j in range(len(candidates))]
+    return [each[:, j] + slopes[:, j] for j, each in enumerate(best)]
+
+
+def _densities(spectrum: Spectrum, data: Observations) -> Matrix:
+    """Leave-one-out log densities (n, targets) of each target with its own best noise and scale.
+
+    They add up to what ``inference.scoring`` has for each target alone.
+    """
+    best = np.full(data.y.shape, -np.inf)
+    part = data.held_out_weight[:, None]
+    for ratio, alpha, precision in spectrum.conditioned(choice.noises_to_try(data)):
+        scale = scales(alpha, precision, ratio, data)
+        error = part * (alpha**2 / precision[:, None] + data.spread / ratio) / scale
+        variance = data.weight[:, None] * np.log(scale) - part * np.log(precision)[:, None]
+        variance = variance + (data.weight[:, None] - part) * math.log(ratio)
+        value = -0.5 * (error + variance)
+        better = value.sum(axis=0) > best.sum(axis=0)
+        best[:, better] = value[:, better]
+    return best
