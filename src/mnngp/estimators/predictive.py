@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,18 +59,16 @@ class Predictive:
         ]
         return np.stack(columns, axis=1)
 
-    def quantiles(self, levels: Vector) -> Array:
+    def quantiles(self, levels: Sequence[float] | Vector) -> Array:
         """Of an observation: (m, targets, levels)."""
-        gaussian = self.center[..., None] + self.deviation[..., None] * ndtri(levels)
+        gaussian = self.center[..., None] + self.deviation[..., None] * ndtri(np.asarray(levels))
         if not self.process.warps:
             return np.asarray(gaussian)
         columns = [warp.inverse(gaussian[:, j]) for j, warp in enumerate(self.process.warps)]
         return np.stack(columns, axis=1)
 
 
-def covariances(
-    process: FittedProcess, X: Matrix, *, include_noise: bool
-) -> tuple[Matrix, Array]:
+def covariances(process: FittedProcess, X: Matrix, *, include_noise: bool) -> tuple[Matrix, Array]:
     """Means (m, targets) and covariances (m, m, targets), of observations or of their means."""
     center, covariance = process.mean_and_covariance(X)
     diagonal = np.diag_indices_from(covariance)
@@ -84,8 +83,7 @@ def covariances(
         return warp.mean(mean, square * total), warp.covariance(left, right, square * covariance)
 
     found = [
-        one(warp, center[:, j], float(process.unit[j]) ** 2)
-        for j, warp in enumerate(process.warps)
+        one(warp, center[:, j], float(process.unit[j]) ** 2) for j, warp in enumerate(process.warps)
     ]
     means, matrices = zip(*found, strict=True)
     return np.stack(means, axis=-1), np.stack(matrices, axis=-1)

@@ -107,11 +107,25 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
     n_jobs : int, optional
         Kernels to try at a time, each in a thread with one core; -1 for as many as there are cores.
         By default as many as BLAS may use threads. What is chosen does not depend on it.
+    warp : "auto" or "log" or "arcsinh" or None
+        What the targets become before a Gaussian process is fitted to them: ``log(y)``, for noise
+        in proportion to positive targets (if there are zeros, half of the smallest positive target
+        is added to all), or ``arcsinh((y - median) / scale)``, a logarithm on both sides, for
+        targets of which some are far out. All that comes out is in the units of y: ``predict``
+        gives the mean of y, which has the least squared error (the median is the 0.5 quantile), and
+        needs the variance for it. The function, in ``return_std``, ``return_cov`` and ``sample_y``,
+        is the mean of all observations at a point. ``noise_var`` and ``signal_var`` are those of
+        the warped targets, also where they are given. "auto" warps a single target, of 50 distinct
+        rows or more, without given ``noise_var`` or ``signal_var``, if it looks odd (skewed, or
+        some of it far out) and its leave-one-out log density on up to 500 rows is then clearly
+        better: by 0.02 a row, and by two standard errors (``mnngp.estimators.warp_choice``).
 
     Attributes
     ----------
     kernel_ : MaxoutKernel or NetworkKernel
     noise_var_, signal_var_ : float, or array (targets,)
+    warp_ : Identity, Log or Arcsinh of ``mnngp.estimators.warp``, or a tuple of one for each target
+        What was done to the targets, with its numbers, such as ``Log(shift=0.0)``.
     trials_ : list of dict
         What was tried, the best first: hyperparameters, seconds, and the score, which is the
         leave-one-out log density up to a constant. Those that were compared again on more rows come
@@ -210,7 +224,8 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         *,
         include_noise: bool = False,
     ) -> Any:
-        """The posterior mean; on request with the deviation, or the covariance, of the function.
+        """The mean of the targets; on request with the deviation, or the covariance, of the
+        function.
 
         Parameters
         ----------
@@ -220,7 +235,8 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
             At most one of them. For several targets the last axis is theirs.
         include_noise : bool
             Whether the deviation is that of a new observation, with its noise, and not of the
-            function.
+            function. The mean is the same for both, and has the noise in it if the targets were
+            warped.
         """
         if return_std and return_cov:
             raise InputError("at most one of return_std and return_cov can be true")
@@ -260,7 +276,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         levels = check_quantiles(quantiles)
         x = self.check_features(X)
         found = Predictive.of(self.process_, x).quantiles(levels)
-        return found[:, 0] if self.process_.flat else found
+        return np.asarray(found[:, 0] if self.process_.flat else found)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Matrix:
         """Functions drawn from the posterior: (m, n_samples) or (m, targets, n_samples).
@@ -271,7 +287,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         drawn = process.sample(x, n_samples, seed_of(random_state))
         for j, one in enumerate(process.warps):
             noise = process.noise_var * float(process.unit[j]) ** 2
-            drawn[:, j] = one.mean(drawn[:, j], np.float64(noise))
+            drawn[:, j] = one.mean(drawn[:, j], np.array(noise))
         return drawn[:, 0] if process.flat else drawn
 
     @property

@@ -33,7 +33,7 @@ NAMES = ("auto", "log", "arcsinh")
 _MOST = 700.0  # exponents beyond it overflow, or would in a sum
 _LARGEST = 1e154  # of what a warp is made of: targets are smaller
 Moments = tuple[Matrix, Matrix]  # mean and variance
-_QUARTILES = 1.3489795003921634  # the interquartile range of a standard normal variable
+QUARTILES = 1.3489795003921634  # the interquartile range of a standard normal variable
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Warp(ABC):
 
     @abstractmethod
     def __call__(self, y: Matrix) -> Matrix:
-        """z = g(y)."""
+        """The warped targets z = g(y)."""
 
     @abstractmethod
     def inverse(self, z: Matrix) -> Matrix:
-        """y = g⁻¹(z), which takes quantiles to quantiles."""
+        """The targets y = g⁻¹(z) again; it takes quantiles to quantiles."""
 
     @abstractmethod
     def log_slope(self, z: Matrix) -> Matrix:
@@ -158,7 +158,7 @@ class Arcsinh(Warp):
         are.
         """
         low, center, high = np.quantile(y, [0.25, 0.5, 0.75]).tolist()
-        scale = (high - low) / _QUARTILES or float(np.std(y)) or 1.0
+        scale = (high - low) / QUARTILES or float(np.std(y)) or 1.0
         return Arcsinh(center, scale)
 
     def __call__(self, y: Matrix) -> Matrix:
@@ -181,10 +181,11 @@ class Arcsinh(Warp):
 
     def log_covariance(self, left: Moments, right: Moments, common: Matrix) -> Matrix:
         size = 0.5 * (left[1] + right[1]) + 2.0 * math.log(self.scale) - math.log(2.0)
-        return size + np.logaddexp(
+        terms = np.logaddexp(
             _log_expm1(common) + _log_cosh(left[0] + right[0]),
             _log_expm1(-common) + _log_cosh(left[0] - right[0]),
         )
+        return np.asarray(size + terms)
 
 
 def _exp(exponent: Matrix) -> Matrix:
