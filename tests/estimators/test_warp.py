@@ -9,7 +9,9 @@ from mnngp import MaxoutGPRegressor
 from mnngp.errors import InputError, ModelFileError
 from mnngp.estimators import warp_choice
 from mnngp.estimators.warp import Arcsinh, Identity, Log, from_dicts
+from mnngp.inference.choice import trial_of
 from mnngp.inference.observations import Observations
+from mnngp.inference.scoring import Objective, Spectrum
 from mnngp.inference.search_space import MaxoutSpace
 from tests.estimators.model_files import rewrite
 
@@ -189,6 +191,18 @@ def test_quantiles_hold_what_they_promise():
     assert np.mean(model.predict(X[200:])) == pytest.approx(np.mean(y[200:]), rel=0.1)
 
 
+def test_means_do_not_leave_the_targets_behind():
+    """Where the process goes up and up its exponential would be anything; medians still go."""
+    X = np.linspace(0.0, 4.0, 60)[:, None]
+    y = np.exp(X[:, 0] + 0.1 * np.random.default_rng(0).normal(size=60))
+    model = MaxoutGPRegressor(**GIVEN, warp="log").fit(X, y)
+    far = np.array([[12.0], [40.0]])
+    np.testing.assert_allclose(model.predict(far), y.max())
+    np.testing.assert_allclose(model.predict(far, return_cov=True)[0], y.max())
+    assert (model.predict_quantiles(far, [0.5]) > y.max()).all()
+    assert np.isfinite(model.predict(far, return_std=True)[1]).all()
+
+
 def test_several_targets():
     X, y = lognormal(40)
     both = np.column_stack([y, 10.0 * y + 1.0])
@@ -272,12 +286,26 @@ def test_gaussian_targets_stay_as_they_are(monkeypatch):
 
 
 def test_targets_with_a_reason_are_warped():
+    """Lognormal ones by their logarithm; those of Cauchy's noise, on both sides, by arcsinh."""
     for seed in range(5):
         X, y = lognormal(150, seed)
         assert chosen(X, y) == Log(0.0)
-        assert isinstance(chosen(X, -y), Arcsinh)
-        tails = np.random.default_rng(seed).standard_t(2, size=150)
+        tails = np.random.default_rng(seed).standard_t(1, size=150)
         assert isinstance(chosen(X, X[:, 0] + 0.5 * tails), Arcsinh)
+
+
+def test_a_slip_of_the_pen_does_not_widen_all_intervals():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    y = X[:, 0] + 0.5 * rng.normal(size=100)
+    y[7] = 50.0
+    automatic, none = (
+        MaxoutGPRegressor(max_trials=2, random_state=0, warp=warp).fit(X, y)
+        for warp in ("auto", None)
+    )
+    assert isinstance(automatic.warp_, Arcsinh)
+    widths = [np.ptp(model.predict_quantiles(X), axis=1) for model in (automatic, none)]
+    assert np.median(widths[0]) < 0.5 * np.median(widths[1])
 
 
 def test_what_looks_odd():
@@ -293,16 +321,13 @@ def test_what_looks_odd():
 
 def test_densities_are_those_of_scoring():
     """Rows that repeat included: their sums are the scores of each target alone."""
-    from mnngp.inference.choice import trial_of
-    from mnngp.inference.scoring import Objective, Spectrum
-
     X, y = lognormal(60)
     X[:20] = X[20:40]
     data = Observations.of(X, np.column_stack([y, np.log(y)]))
     data = data.standardized(data.y.mean(axis=0), data.row_y.std(axis=0))
     kernel = MaxoutSpace({}).default()
     points = kernel.prepared("X", kernel.checked("X", data.X))
-    found = warp_choice._densities(Spectrum.of(kernel, points, data), data)
+    found = warp_choice._conditioned(Spectrum.of(kernel, points, data), data)
     for j in (0, 1):
         one = Observations.of(X, data.row_y[:, [j]])
         score = trial_of(kernel, points, one, Objective(density=True)).score

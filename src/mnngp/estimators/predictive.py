@@ -37,14 +37,14 @@ class Predictive:
         return np.asarray(np.sqrt(self.variance + self.noise)[:, None] * self.process.unit)
 
     def mean(self) -> Matrix:
-        """The mean of the targets (m, targets)."""
+        """The mean of the targets (m, targets); of warped ones, among those that were seen."""
         if not self.process.warps:
             return self.center
         total = self.deviation**2
         columns = [
             warp.mean(self.center[:, j], total[:, j]) for j, warp in enumerate(self.process.warps)
         ]
-        return np.stack(columns, axis=1)
+        return self.process.among_observed(np.stack(columns, axis=1))
 
     def std(self, *, include_noise: bool) -> Matrix:
         """The standard deviation of an observation, or of the mean of all that may be made."""
@@ -86,4 +86,4 @@ def covariances(process: FittedProcess, X: Matrix, *, include_noise: bool) -> tu
         one(warp, center[:, j], float(process.unit[j]) ** 2) for j, warp in enumerate(process.warps)
     ]
     means, matrices = zip(*found, strict=True)
-    return np.stack(means, axis=-1), np.stack(matrices, axis=-1)
+    return process.among_observed(np.stack(means, axis=-1)), np.stack(matrices, axis=-1)

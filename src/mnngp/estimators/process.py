@@ -94,6 +94,16 @@ class FittedProcess:
         found = [warp.inverse(column) for warp, column in zip(self.warps, z.T, strict=True)]
         return np.stack(found, axis=1)
 
+    def among_observed(self, mean: Matrix) -> Matrix:
+        """Means (m, targets), none beyond all targets that were seen.
+
+        Where a process that is extrapolated is thought to be uncertain, the mean of its exponential
+        may be a thousand times what was ever observed. The targets' range is the least that can be
+        said against it.
+        """
+        y = self.observed()
+        return np.asarray(np.clip(mean, y.min(axis=0), y.max(axis=0)))
+
     # --- leave-one-out ----------------------------------------------------------------------------
 
     def check_leave_one_out(self) -> None:

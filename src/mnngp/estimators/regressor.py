@@ -113,12 +113,14 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         is added to all), or ``arcsinh((y - median) / scale)``, a logarithm on both sides, for
         targets of which some are far out. All that comes out is in the units of y: ``predict``
         gives the mean of y, which has the least squared error (the median is the 0.5 quantile), and
-        needs the variance for it. The function, in ``return_std``, ``return_cov`` and ``sample_y``,
-        is the mean of all observations at a point. ``noise_var`` and ``signal_var`` are those of
-        the warped targets, also where they are given. "auto" warps a single target, of 50 distinct
-        rows or more, without given ``noise_var`` or ``signal_var``, if it looks odd (skewed, or
-        some of it far out) and its leave-one-out log density on up to 500 rows is then clearly
-        better: by 0.02 a row, and by two standard errors (``mnngp.estimators.warp_choice``).
+        needs the variance for it; where that mean is beyond all targets of training, the nearest of
+        them, for an exponential that is extrapolated knows no bounds. The function, in
+        ``return_std``, ``return_cov`` and ``sample_y``, is the mean of all observations at a point.
+        ``noise_var`` and ``signal_var`` are those of the warped targets, also where they are given.
+        "auto" warps a single target, of 50 distinct rows or more, without given ``noise_var`` or
+        ``signal_var``, if it looks odd (skewed, or some of it far out) and its leave-one-out log
+        density on up to 500 rows is then clearly better: by 0.02 a row, and by two standard errors
+        (``mnngp.estimators.warp_choice``).
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ def choose(data: Observations, space: SearchSpace, seed: object, jobs: int) -> W
     own = space.features(first)
     starts = (kernel for kernel in space.starts() if space.features(kernel) == own)
     kernels = list(islice({kernel.network: kernel for kernel in starts}.values(), _KERNELS))
-    densities = _best_densities(few, candidates, kernels, jobs)
+    densities = _left_out(few, candidates, kernels, jobs)
     total = float(few.weight.sum())
 
     def lead(density: Vector) -> tuple[float, float]:
@@ -81,37 +81,38 @@ def choose(data: Observations, space: SearchSpace, seed: object, jobs: int) -> W
     return candidates[best] if mean > max(_AHEAD, _ERRORS * error) else Identity()
 
 
-def _best_densities(
+def _left_out(
     data: Observations, candidates: Sequence[Warp], kernels: Sequence[DeepKernel], jobs: int
 ) -> list[Vector]:
     """For each warp what each input adds to the log density, by the kernel that suits it best.
 
     Up to a constant that all have in common.
     """
-    rows = np.repeat(data.row_y, len(candidates), axis=1)
-    z = warped(candidates, rows)
+    z = warped(candidates, np.repeat(data.row_y, len(candidates), axis=1))
     # as if the warps were several targets at the same inputs
     together = Observations.of(data.X[data.group], z, data.row_weight)
     together = replace(together, held_out_weight=data.held_out_weight)
-    mean = np.average(together.y, axis=0, weights=together.weight)
-    unit = np.sqrt(np.average((together.row_y - mean) ** 2, axis=0, weights=data.row_weight))
-    together = together.standardized(mean, unit)
-    slopes = np.stack([warp.log_slope(z[:, j]) for j, warp in enumerate(candidates)], axis=1)
-    slopes = data.row_weight[:, None] * (slopes - np.log(unit))
-    slopes = np.stack([np.bincount(data.group, weights=column) for column in slopes.T], axis=1)
+    offset = np.average(together.y, axis=0, weights=together.weight)
+    unit = np.sqrt(np.average((together.row_y - offset) ** 2, axis=0, weights=data.row_weight))
+    together = together.standardized(offset, unit)
 
     def one(kernel: DeepKernel) -> Matrix:
         with collect_warnings():
             points = kernel.prepared("X", kernel.checked("X", data.X))
-            return _densities(Spectrum.of(kernel, points, together), together)
+            return _conditioned(Spectrum.of(kernel, points, together), together)
 
-    found = threads.parallel_map(one, kernels, jobs)
-    best = [max(found, key=lambda each: float(each[:, j].sum())) for j in range(len(candidates))]
-    return [each[:, j] + slopes[:, j] for j, each in enumerate(best)]
+    tried = threads.parallel_map(one, kernels, jobs)
+    found = []
+    for j, warp in enumerate(candidates):
+        density = max((each[:, j] for each in tried), key=lambda one: float(one.sum()))
+        slope = data.row_weight * (warp.log_slope(z[:, j]) - math.log(unit[j]))
+        found.append(density + np.bincount(data.group, weights=slope))
+    return found
 
 
-def _densities(spectrum: Spectrum, data: Observations) -> Matrix:
-    """Leave-one-out log densities (n, targets) of each target with its own best noise and scale.
+def _conditioned(spectrum: Spectrum, data: Observations) -> Matrix:
+    """What the inputs add to the leave-one-out log density of each target (n, targets), with its
+    own best noise and scale.
 
     They add up to what ``inference.scoring`` has for each target alone.
     """
@@ -122,7 +123,7 @@ def _densities(spectrum: Spectrum, data: Observations) -> Matrix:
         error = part * (alpha**2 / precision[:, None] + data.spread / ratio) / scale
         variance = data.weight[:, None] * np.log(scale) - part * np.log(precision)[:, None]
         variance = variance + (data.weight[:, None] - part) * math.log(ratio)
-        value = -0.5 * (error + variance)
-        better = value.sum(axis=0) > best.sum(axis=0)
-        best[:, better] = value[:, better]
+        density = -0.5 * (error + variance)
+        better = density.sum(axis=0) > best.sum(axis=0)
+        best[:, better] = density[:, better]
     return best
