@@ -102,11 +102,11 @@ def _left_out(
             return _conditioned(Spectrum.of(kernel, points, together), together)
 
     tried = threads.parallel_map(one, kernels, jobs)
-    found = []
+    found: list[Vector] = []
     for j, warp in enumerate(candidates):
         density = max((each[:, j] for each in tried), key=lambda one: float(one.sum()))
         slope = data.row_weight * (warp.log_slope(z[:, j]) - math.log(unit[j]))
-        found.append(density + np.bincount(data.group, weights=slope))
+        found.append(np.asarray(density + np.bincount(data.group, weights=slope), np.float64))
     return found
 
 
