@@ -62,8 +62,10 @@ def test_two_networks_are_the_kernel_that_was_asked_for():
     K = model.signal_var_ * model.kernel_(rows)
     targets = np.eye(3)[cultivars[::2]] - 0.1
     centred = targets - targets.mean(axis=0)
-    mean = model.signal_var_ * model.kernel_(new, rows) @ np.linalg.solve(
-        K + model.noise_var_ * np.eye(len(K)), centred
+    mean = (
+        model.signal_var_
+        * model.kernel_(new, rows)
+        @ np.linalg.solve(K + model.noise_var_ * np.eye(len(K)), centred)
     )
     np.testing.assert_allclose(
         model.decision_function(wine[1:6:2]), mean + targets.mean(axis=0), atol=1e-5

@@ -50,10 +50,28 @@ def fit(
         help="auto, cholesky, cg, or dask: the cluster at "
         "DASK_SCHEDULER_ADDRESS, or processes here.",
     ),
+    class_weight: str | None = typer.Option(
+        None,
+        help="balanced: all classes weigh the same, so that rare ones are found more often "
+        "[default: as frequent as they are].",
+    ),
+    warp: str = typer.Option(
+        "auto",
+        help="Of numbers to predict: none, log (none below zero), arcsinh (far out on both "
+        "sides), or auto: one of them if it is clearly better.",
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Fit a model to a table: kernel, noise and all are chosen from the data."""
+    """Fit a model to a table: kernel, noise and all are chosen from the data.
+
+    Labels that are numbers in an order (grades, stars) may be predicted as numbers: that is a
+    regression, which knows that 4 is between 3 and 5.
+    """
+    from mnngp import _validation
+
     writable(output, table, suffixes=(".mnngp", ""))
+    _validation.one_of("--class-weight", class_weight or "balanced", ("balanced",))
+    _validation.one_of("--warp", warp, ("auto", "none", "log", "arcsinh"))
     require("tables", "polars")
     from mnngp import data
 
@@ -64,9 +82,18 @@ def fit(
     from mnngp.estimators.summary import how_chosen
     from mnngp.estimators.table_input import EncodedTable
 
-    model: Any = (MaxoutGPClassifier if encoder.task == "classification" else MaxoutGPRegressor)(
-        max_trials=max_trials, random_state=seed, solver=solver
-    )
+    given: dict[str, Any] = {"max_trials": max_trials, "random_state": seed, "solver": solver}
+    if encoder.task == "classification":
+        if warp != "auto":
+            raise InputError(f"--warp is for regression, {target!r} holds labels, got {warp!r}")
+        model: Any = MaxoutGPClassifier(**given, class_weight=class_weight)
+    else:
+        if class_weight is not None:
+            raise InputError(
+                f"--class-weight is for classification, {target!r} holds numbers (if they are "
+                f"labels: --task classification), got {class_weight!r}"
+            )
+        model = MaxoutGPRegressor(**given, warp=None if warp == "none" else warp)
     with collect_warnings() as warned:
         model.fit(EncodedTable(encoder.without_target(frame, drop or ()), X), y)
     notes = [*encoder.notes, *(text for _, text in warned)]
@@ -81,12 +108,16 @@ def fit(
         facts = {"task": encoder.task, "rows": len(X), "features": X.shape[1], "notes": notes}
         facts["kernel"] = {name: getattr(model.kernel_, name) for name in parts}
         facts |= {"leave_one_out": finite_or_none(left_out), "model": str(output)}
+        if encoder.task == "regression":
+            facts["warp"] = model.warp_.as_dict()
         typer.echo(json.dumps(facts))
         return
     for note in notes:
         typer.echo(f"note: {note}")
     typer.echo(f"{encoder.task} of {target!r}: {len(X):,} rows, {X.shape[1]} features")
     typer.echo(f"kernel: {model.kernel_!r} ({how_chosen(model)})")
+    if encoder.task == "regression" and model.process_.warps:
+        typer.echo(f"warp of {target!r}: {model.warp_!r}")
     shown = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in left_out.items())
     typer.echo(f"leave-one-out: {shown}" if shown else f"no leave-one-out: {model.report_}")
     typer.echo(f"model: {output}")
@@ -108,9 +139,19 @@ def predict(
     keep: list[str] | None = typer.Option(
         None, help="A column of NEW to put in front, such as an identifier (may be repeated)."
     ),
+    interval: float | None = typer.Option(
+        None,
+        help="Of numbers: add columns lower and upper, between which an observation falls with "
+        "this probability, such as 0.9, and misses on either side with the same [default: none].",
+    ),
+    quantiles: str | None = typer.Option(
+        None,
+        help="Of numbers: add a column for each of these quantiles of an observation, such as "
+        "0.05,0.5,0.95 [default: none].",
+    ),
 ) -> None:
-    """Predict new rows: the number and the standard deviation of an observation (with its noise),
-    or the label and probabilities.
+    """Predict new rows: the number (the mean of what may be observed) and the standard deviation of
+    an observation (with its noise), or the label and probabilities.
 
     What was not understood is noted on the standard error stream, and the score, if the table holds
     the target.
@@ -124,8 +165,12 @@ def predict(
     from mnngp.estimators import load
     from mnngp.tables.table_encoder import plain_numbers
 
+    levels = _levels(interval, quantiles)
     fitted = load(model)
     encoder, usual = _learned_by_fit(fitted, model)
+    if levels and hasattr(fitted, "classes_"):
+        option = f"--interval {interval}" if interval is not None else f"--quantiles {quantiles}"
+        raise InputError(f"{option}: {model} predicts labels, which have probabilities alone")
     frame = data.read_table(table)
     X: Any = plain_numbers(frame, fitted.feature_names_in_) if fitted.encoder_ is None else frame
     X = fitted.check_features(X)
@@ -141,13 +186,7 @@ def predict(
             f"P({label})": probability[:, number] for number, label in enumerate(fitted.classes_)
         }
     else:
-        process = fitted.process_
-        mean, variance = process.mean_and_variance(X)
-        deviation = (variance + process.noise_var)[:, None] ** 0.5 * process.unit
-        ends = [""] if process.flat else [f" {number}" for number in range(mean.shape[1])]
-        columns = {f"prediction{end}": values for end, values in zip(ends, mean.T, strict=True)}
-        columns |= {f"std{end}": values for end, values in zip(ends, deviation.T, strict=True)}
-        deviation = deviation[:, 0]
+        columns, deviation = _numbers(fitted, X, levels)
     for name in keep or ():
         if name not in frame.columns:
             raise InputError(f"--keep {name}: the table has no such column")
@@ -168,6 +207,48 @@ def predict(
             f"{name} on the {len(X):,} rows that have {encoder.target!r}: {fitted.score(X, y):.4f}",
             err=True,
         )
+
+
+def _levels(interval: float | None, quantiles: str | None) -> dict[str, float]:
+    """Names of columns, and the quantiles that stand there."""
+    levels = {}
+    if interval is not None:
+        if not 0.0 < interval < 1.0:
+            raise InputError(
+                f"--interval must be a probability above 0 and below 1, got {interval!r}"
+            )
+        levels = {"lower": 0.5 - 0.5 * interval, "upper": 0.5 + 0.5 * interval}
+    for text in [] if quantiles is None else quantiles.split(","):
+        try:
+            level = float(text)
+        except ValueError:
+            level = math.nan
+        if not 0.0 < level < 1.0:
+            raise InputError(
+                "--quantiles must be numbers above 0 and below 1 with commas between them, such as "
+                f"0.05,0.5,0.95, got {quantiles!r}"
+            )
+        levels[f"quantile {level:g}"] = level
+    return levels
+
+
+def _numbers(fitted: Any, X: Any, levels: dict[str, float]) -> tuple[dict[str, Any], Any]:
+    """The columns of a regression; and each row's deviation of the first target, before its warp.
+
+    The variance is what takes the time, so it is computed once.
+    """
+    from mnngp.estimators.predictive import Predictive
+
+    found = Predictive.of(fitted.process_, X)
+    parts = {"prediction": found.mean(), "std": found.std(include_noise=True)}
+    if levels:
+        values = found.quantiles(list(levels.values()))
+        parts |= {name: values[..., number] for number, name in enumerate(levels)}
+    ends = [""] if fitted.process_.flat else [f" {j}" for j in range(found.center.shape[1])]
+    columns = {
+        f"{name}{end}": values[:, j] for name, values in parts.items() for j, end in enumerate(ends)
+    }
+    return columns, found.deviation[:, 0]
 
 
 def _show(result: pl.DataFrame, output: Path | None) -> None:

@@ -49,7 +49,8 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
 
     As in the paper, class memberships (one-hot minus 0.1) are regressed on, and the largest mean
     wins. Everything that is None is chosen from the data by leave-one-out; what is given stays as
-    it is.
+    it is. Classes are taken to be in no order: numbers that are (grades, stars) may as well be
+    regressed on, by ``MaxoutGPRegressor``.
 
     Parameters
     ----------

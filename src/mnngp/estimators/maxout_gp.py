@@ -26,6 +26,7 @@ from mnngp.estimators.parameters import check_pixels, image_rows, search_space, 
 from mnngp.estimators.process import IMPOSSIBLE, FittedProcess, Lazy
 from mnngp.estimators.summary import ModelSummary
 from mnngp.estimators.table_features import chosen_version, feature_versions
+from mnngp.estimators.warp import Warp, warped
 from mnngp.inference import choice
 from mnngp.inference.costs import describe_here, duration
 from mnngp.inference.image_choice import ImageChoice, ImageTrial, in_strata
@@ -87,6 +88,10 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
         space, scalings = feature_versions(self, space, X, weight)
         scaling = next(iter(scalings.values()))
         data = Observations.of(scaling(X), targets, weight)
+        seed = seed_of(self.random_state)
+        warps = self._warps(data, space, seed)
+        if warps:
+            data = Observations.of(scaling(X), warped(warps, targets), weight)
         if self._density and self.noise_var == 0.0 and data.conflict:
             raise InputError(IMPOSSIBLE.format(*data.conflict))
         given = space.complete and self.noise_var is not None
@@ -96,7 +101,6 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
             offset, unit = self._center_and_unit(data)
         data = data.standardized(offset, unit)
         noise_var = self._in_units(unit)
-        seed = seed_of(self.random_state)
         objective = Objective(self._density, noise_var, signal_var)
         with (
             bar(type(self).__name__, show=self.progress) as stage,
@@ -129,10 +133,14 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
         # The posterior has the points in its own form: the features are not kept a second time.
         data, rows = replace(data, X=data.X[:0]), len(X)
         process = FittedProcess(
-            scaling, offset, unit, data, posterior, noise, rows, flat=y.ndim == 1, seed=seed
+            scaling, offset, unit, data, posterior, noise, rows, y.ndim == 1, seed, warps
         )
         self.restore(self.kernel_, process, [trial.as_dict() for trial in trials])
         return self
+
+    def _warps(self, data: Observations, space: SearchSpace, seed: Any) -> tuple[Warp, ...]:
+        """What each target is warped by, before anything else is done to it; none by default."""
+        return ()
 
     @abstractmethod
     def _training_data(

@@ -176,6 +176,11 @@ class ArrayChecks:
         model_table.check_width(header, sizes["f"])
         if header.get("flat") and sizes["k"] != 1:
             raise InputError(f"flat must be false for {sizes['k']} targets, got true")
+        if len(header["warps"]) not in (0, sizes["k"]):
+            raise InputError(
+                f"warps must be none, or one for each of {sizes['k']} targets, "
+                f"got {len(header['warps'])}"
+            )
         for what in ("signal_var", "noise"):
             if not math.isfinite(header[what] * float(arrays["unit"].max()) ** 2):
                 raise InputError(

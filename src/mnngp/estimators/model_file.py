@@ -30,6 +30,7 @@ from mnngp.estimators import (
     model_kernel,
     model_table,
     table_input,
+    warp,
 )
 from mnngp.estimators.calibration import Calibration
 from mnngp.estimators.features import Scaling, Whitened
@@ -139,6 +140,7 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays["classes"] = _plain_labels(model.classes_)
     else:
         header["flat"] = process.flat
+        header["warps"] = [one.as_dict() for one in process.warps]
     return header, arrays
 
 
@@ -179,6 +181,7 @@ def _put_together(
         header["noise"],
         header["rows"],
         flat=header.get("flat", False),
+        warps=warp.from_dicts(header.get("warps", [])),
     )
     if "calibration" in header:
         model.classes_ = arrays["classes"]

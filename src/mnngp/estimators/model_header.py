@@ -17,7 +17,7 @@ from sklearn.base import ClassifierMixin
 
 from mnngp import __version__, _validation
 from mnngp.errors import InputError
-from mnngp.estimators import model_kernel, model_table
+from mnngp.estimators import model_kernel, model_table, warp
 from mnngp.estimators.calibration import Calibration
 from mnngp.estimators.features import NORMALIZATIONS
 from mnngp.estimators.model_archive import LARGEST_HEADER, shortened
@@ -114,6 +114,8 @@ def checked(text: bytes, classes: Mapping[str, type]) -> dict[str, Any]:
         raise InputError(
             "a regressor must say whether its targets are flat, and has no calibration"
         )
+    if warp.from_dicts(header.setdefault("warps", [])) and issubclass(kind, ClassifierMixin):
+        raise InputError(f"warps must be those of a regressor's targets, got {header['warps']!r}")
     return header
 
 
@@ -226,6 +228,7 @@ _PARAMETERS: dict[str, Callable[[str, Any], object]] = {  # those that may not b
     "fit_seconds": partial(_validation.real, low=0.0, strict=True),
     "random_state": partial(whole, low=0, high=2**32 - 1),
     "solver": partial(_validation.one_of, allowed=by_name.NAMES),
+    "warp": partial(_validation.one_of, allowed=warp.NAMES),
     "n_jobs": partial(whole, low=-LARGEST_INT, high=LARGEST_INT),
 }
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import UnavailableError
 from mnngp.estimators.features import Scaling
+from mnngp.estimators.warp import Warp
 from mnngp.inference.observations import Observations
 from mnngp.inference.posterior import Posterior
 from mnngp.inference.scoring import leave_out
@@ -32,7 +33,8 @@ class FittedProcess:
     """A posterior of standardised targets on scaled features, and what leads to both.
 
     Targets are ``unit`` times those of the posterior, plus ``offset``, both (targets,). The data
-    are in the posterior's units, and without the features, which the posterior has.
+    are in the posterior's units, and without the features, which the posterior has. Where there are
+    warps, "targets" are what those made of them.
     """
 
     scaling: Scaling  # of the features
@@ -44,6 +46,7 @@ class FittedProcess:
     n_rows: int  # of the data, those of weight zero included
     flat: bool = False  # whether the targets were a vector
     seed: Any = None  # for random parts of the data
+    warps: tuple[Warp, ...] = ()  # of each target, before anything else; none if they are as given
 
     def in_targets(self, mean: Matrix) -> Matrix:
         """Posterior means (m, targets) in the targets' units."""
@@ -74,7 +77,32 @@ class FittedProcess:
             raise UnavailableError(IMPOSSIBLE.format(*self.data.conflict))
         within = self.data.log_density_within(self.noise_var)
         rescaled = len(self.data.row) * float(np.log(self.unit).sum())
-        return self.posterior.log_marginal_likelihood() + within - rescaled
+        warped = sum(float(slope.sum()) for slope in self.log_slopes().T) if self.warps else 0.0
+        return self.posterior.log_marginal_likelihood() + within - rescaled + warped
+
+    def log_slopes(self) -> Matrix:
+        """What the warps add to the log density of each row's targets (r, targets)."""
+        z = self.in_targets(self.data.row_y)
+        slopes = [warp.log_slope(column) for warp, column in zip(self.warps, z.T, strict=True)]
+        return np.stack(slopes, axis=1)
+
+    def observed(self) -> Matrix:
+        """The targets of the rows (r, targets), before they were warped."""
+        z = self.in_targets(self.data.row_y)
+        if not self.warps:
+            return z
+        found = [warp.inverse(column) for warp, column in zip(self.warps, z.T, strict=True)]
+        return np.stack(found, axis=1)
+
+    def among_observed(self, mean: Matrix) -> Matrix:
+        """Means (m, targets), none beyond all targets that were seen.
+
+        Where a process that is extrapolated is thought to be uncertain, the mean of its exponential
+        may be a thousand times what was ever observed. The targets' range is the least that can be
+        said against it.
+        """
+        y = self.observed()
+        return np.asarray(np.clip(mean, y.min(axis=0), y.max(axis=0)))
 
     # --- leave-one-out ----------------------------------------------------------------------------
 

@@ -13,9 +13,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError
+from mnngp.estimators import warp, warp_choice
 from mnngp.estimators.maxout_gp import MaxoutGP
 from mnngp.estimators.parameters import check_numbers, image_rows, sample_weights, seed_of
+from mnngp.estimators.predictive import Predictive, covariances
 from mnngp.estimators.process import FittedProcess, LazyResults
+from mnngp.estimators.warp import Identity, Warp
+from mnngp.inference.image_networks import ImageSpace
+from mnngp.inference.observations import Observations
+from mnngp.inference.search_space import SearchSpace
 from mnngp.kernels.sklearn import DeepKernel
 
 _LARGEST_TARGET = 1e150
@@ -108,11 +114,27 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
     n_jobs : int, optional
         Kernels to try at a time, each in a thread with one core; -1 for as many as there are cores.
         By default as many as BLAS may use threads. What is chosen does not depend on it.
+    warp : "auto" or "log" or "arcsinh" or None
+        What the targets become before a Gaussian process is fitted to them: ``log(y)``, for noise
+        in proportion to positive targets (if there are zeros, half of the smallest positive target
+        is added to all), or ``arcsinh((y - median) / scale)``, a logarithm on both sides, for
+        targets of which some are far out. All that comes out is in the units of y: ``predict``
+        gives the mean of y, which has the least squared error (the median is the 0.5 quantile), and
+        needs the variance for it; where that mean is beyond all targets of training, the nearest of
+        them, for an exponential that is extrapolated knows no bounds. The function, in
+        ``return_std``, ``return_cov`` and ``sample_y``, is the mean of all observations at a point.
+        ``noise_var`` and ``signal_var`` are those of the warped targets, also where they are given.
+        "auto" warps a single target, of 50 distinct rows or more, without given ``noise_var`` or
+        ``signal_var``, if it looks odd (skewed, or some of it far out) and its leave-one-out log
+        density on up to 500 rows is then clearly better: by 0.02 a row, and by two standard errors
+        (``mnngp.estimators.warp_choice``).
 
     Attributes
     ----------
     kernel_ : MaxoutKernel or NetworkKernel
     noise_var_, signal_var_ : float, or array (targets,)
+    warp_ : Identity, Log or Arcsinh of ``mnngp.estimators.warp``, or a tuple of one for each target
+        What was done to the targets, with its numbers, such as ``Log(shift=0.0)``.
     trials_ : list of dict
         What was tried, the best first: hyperparameters, seconds, and the score, which is the
         leave-one-out log density up to a constant. Those that were compared again on more rows come
@@ -176,12 +198,14 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         progress: bool | None = None,
         solver: Any = "auto",
         n_jobs: int | None = None,
+        warp: str | None = "auto",
     ) -> None:
         self._keep(locals())
 
     def _training_data(
         self, X: Any, y: Any, sample_weight: Any
     ) -> tuple[Matrix, Matrix, Vector | None]:
+        warp.check(self.warp)
         check_numbers(y)
         X = image_rows(self.image_shape, X)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
@@ -193,6 +217,17 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
             )
         return X, np.asarray(y, dtype=np.float64), sample_weights(sample_weight, X)
 
+    def _warps(self, data: Observations, space: SearchSpace, seed: Any) -> tuple[Warp, ...]:
+        if self.warp is None:
+            return ()
+        if self.warp != "auto":
+            return warp.learned(self.warp, data.row_y)
+        scaled = self.noise_var is not None or self.signal_var is not None
+        if scaled or data.y.shape[1] > 1 or isinstance(space, ImageSpace):
+            return ()
+        chosen = warp_choice.choose(data, space, seed, self._jobs())
+        return () if chosen == Identity() else (chosen,)
+
     def predict(
         self,
         X: Any,
@@ -201,7 +236,8 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         *,
         include_noise: bool = False,
     ) -> Any:
-        """The posterior mean; on request with the deviation, or the covariance, of the function.
+        """The mean of the targets; on request with the deviation, or the covariance, of the
+        function.
 
         Parameters
         ----------
@@ -211,27 +247,67 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
             At most one of them. For several targets the last axis is theirs.
         include_noise : bool
             Whether the deviation is that of a new observation, with its noise, and not of the
-            function.
+            function. The mean is the same for both, and has the noise in it if the targets were
+            warped.
         """
         if return_std and return_cov:
             raise InputError("at most one of return_std and return_cov can be true")
         x = self.check_features(X)
         process = self.process_
-        if not (return_std or return_cov):
-            return _shaped(process, process.mean(x))
-        noise = process.noise_var if include_noise else 0.0
         if return_cov:
-            mean, covariance = process.mean_and_covariance(x)
-            covariance[np.diag_indices_from(covariance)] += noise
-            return _shaped(process, mean), _for_each_target(process, covariance, 2)
-        mean, variance = process.mean_and_variance(x)
-        return _shaped(process, mean), _for_each_target(process, np.sqrt(variance + noise), 1)
+            mean, covariance = covariances(process, x, include_noise=include_noise)
+            return _shaped(process, mean), _shaped(process, covariance)
+        if not return_std and not process.warps:
+            return _shaped(process, process.mean(x))
+        found = Predictive.of(process, x)
+        if not return_std:
+            return _shaped(process, found.mean())
+        std = found.std(include_noise=include_noise)
+        return _shaped(process, found.mean()), _shaped(process, std)
+
+    def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Matrix:
+        """Quantiles of a new observation, its noise included: (m, q), or (m, targets, q).
+
+        Parameters
+        ----------
+        X : array (m, d) or frame
+            New points.
+        quantiles : sequence of float
+            Above 0 and below 1, in any order; 0.5 is the median.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> x = np.linspace(0.0, 1.0, 60)[:, None]
+        >>> y = np.exp(2.0 * x[:, 0] + 0.3 * np.random.default_rng(0).normal(size=60))
+        >>> model = MaxoutGPRegressor(warp="log", random_state=0).fit(x, y)
+        >>> low, median, high = model.predict_quantiles([[0.5]])[0]
+        >>> bool(0.0 < low < median < high)
+        True
+        """
+        levels = check_quantiles(quantiles)
+        x = self.check_features(X)
+        found = Predictive.of(self.process_, x).quantiles(levels)
+        return np.asarray(found[:, 0] if self.process_.flat else found)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Matrix:
-        """Functions drawn from the posterior: (m, n_samples) or (m, targets, n_samples)."""
-        x = self.check_features(X)
-        drawn = self.process_.sample(x, n_samples, seed_of(random_state))
-        return drawn[:, 0] if self.process_.flat else drawn
+        """Functions drawn from the posterior: (m, n_samples) or (m, targets, n_samples).
+
+        Of warped targets the function is the mean of all observations at each point.
+        """
+        x, process = self.check_features(X), self.process_
+        drawn = process.sample(x, n_samples, seed_of(random_state))
+        for j, one in enumerate(process.warps):
+            noise = process.noise_var * float(process.unit[j]) ** 2
+            drawn[:, j] = one.mean(drawn[:, j], np.array(noise))
+        return drawn[:, 0] if process.flat else drawn
+
+    @property
+    def warp_(self) -> Warp | tuple[Warp, ...]:
+        """What the targets were warped by: one of ``mnngp.estimators.warp``, or one for each."""
+        check_is_fitted(self, "process_")
+        warps = self.process_.warps
+        return (warps if len(warps) > 1 else warps[0]) if warps else Identity()
 
     @property
     def loo_(self) -> RegressionLeaveOneOut:
@@ -251,9 +327,18 @@ def _shaped(process: FittedProcess, values: Matrix) -> Matrix:
     return values[..., 0] if process.flat else values
 
 
-def _for_each_target(process: FittedProcess, values: Matrix, power: int) -> Matrix:
-    """Deviations or covariances in the units of each target."""
-    return _shaped(process, values[..., None] * process.unit**power)
+def check_quantiles(quantiles: Any) -> Vector:
+    """Quantiles as a vector, or raise."""
+    try:
+        levels = np.asarray(quantiles, dtype=np.float64)
+    except (ValueError, TypeError):
+        levels = np.empty(0)
+    if levels.ndim != 1 or not levels.size or not np.all((levels > 0.0) & (levels < 1.0)):
+        raise InputError(
+            "quantiles must be a sequence of numbers above 0 and below 1, such as "
+            f"(0.05, 0.5, 0.95), got {quantiles!r}"
+        )
+    return levels
 
 
 def _leave_one_out(process: FittedProcess) -> dict[str, Any]:
@@ -262,18 +347,25 @@ def _leave_one_out(process: FittedProcess) -> dict[str, Any]:
     std = np.sqrt(variance + noise)
     density = -0.5 * ((data.row_y - mean) / std[:, None]) ** 2
     density -= np.log(std * math.sqrt(2.0 * math.pi))[:, None]
+    density -= np.log(unit)
+    errors, y, scale = data.row_y - mean, data.row_y, unit
+    found = Predictive(process, process.in_targets(mean), variance, noise)
+    if process.warps:
+        density += process.log_slopes()
+        y, scale = process.observed(), np.ones_like(unit)
+        errors = y - found.mean()
 
     def mean_square(values: Matrix) -> Vector:
-        return np.asarray(np.average((values * unit) ** 2, axis=0, weights=data.row_weight))
+        return np.asarray(np.average((values * scale) ** 2, axis=0, weights=data.row_weight))
 
-    error = mean_square(data.row_y - mean)
-    around = mean_square(data.row_y - np.average(data.row_y, axis=0, weights=data.row_weight))
+    error = mean_square(errors)
+    around = mean_square(y - np.average(y, axis=0, weights=data.row_weight))
     with np.errstate(divide="ignore", invalid="ignore"):
         r2 = float(np.mean(1.0 - error / around))
     return {
-        "mean": process.in_rows(_shaped(process, process.in_targets(mean))),
-        "std": process.in_rows(_for_each_target(process, std, 1)),
-        "log_density": process.in_rows(_shaped(process, density - np.log(unit))),
+        "mean": process.in_rows(_shaped(process, found.mean())),
+        "std": process.in_rows(_shaped(process, found.std(include_noise=True))),
+        "log_density": process.in_rows(_shaped(process, density)),
         "rmse": math.sqrt(float(np.mean(error))),
         "r2": r2,
     }

@@ -262,12 +262,17 @@ def _compared_on(
     return few, kernel.prepared("X", kernel.checked("X", few.X))
 
 
+def noises_to_try(data: Observations) -> Vector:
+    """Noise variances, relative to the kernel's scale."""
+    # rows that repeat tell the noise, however little it is
+    return _FINER_NOISES if data.repeats.any() else _NOISES
+
+
 def trial_of(kernel: DeepKernel, points: Points, data: Observations, objective: Objective) -> Trial:
     """Score a kernel with the noise that suits it best."""
     began = time.perf_counter()
     spectrum = Spectrum.of(kernel, points, data)
-    # rows that repeat tell the noise, however little it is
-    noises = _FINER_NOISES if data.repeats.any() else _NOISES
+    noises = noises_to_try(data)
     if objective.noise_ratio is not None:
         noises = np.array([objective.noise_ratio / spectrum.unit])
     found = [
