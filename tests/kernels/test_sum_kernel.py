@@ -44,7 +44,7 @@ def test_kernel_and_posterior(n, kind):
     np.testing.assert_allclose(mean, rows @ inverse @ y, rtol=1e-9, atol=1e-11)
     left = np.diag(plain(kernels, new, new)) - np.einsum("ij,jk,ik->i", rows, inverse, rows)
     np.testing.assert_allclose(variance, left, rtol=1e-9)
-    sign, determinant = np.linalg.slogdet(2.0 * np.pi * (K + 0.1 * np.eye(n)))
+    _, determinant = np.linalg.slogdet(2.0 * np.pi * (K + 0.1 * np.eye(n)))
     expected = -0.5 * (np.sum(y * (inverse @ y)) + 2 * determinant)
     assert posterior.log_marginal_likelihood() == pytest.approx(expected, rel=1e-10)
     np.testing.assert_allclose(posterior.weights(), inverse @ y, rtol=1e-8, atol=1e-10)
