@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import check_outputs
 import make_results
 import make_tables
 import measurements
@@ -335,6 +336,16 @@ def readouts(path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
+def relevance(path: Path) -> None:
+    """Of the columns of the table on the page "Fit a table", by the code of the page."""
+    page = Path(__file__).with_name("tables.md").read_text()
+    blocks = [match["code"] for match in check_outputs.PAIR.finditer(page)]
+    space: dict[str, Any] = {}
+    for block in blocks[:2]:  # the table, and the model
+        exec(block, space)
+    plots.relevance(space["model"]).savefig(path, dpi=130)
+
+
 def main() -> None:
     """Draw all figures and write all tables."""
     FIGURES.mkdir(exist_ok=True)
@@ -346,6 +357,7 @@ def main() -> None:
     ordered(FIGURES / "ordered.png")
     flow(FIGURES / "flow.png")
     readouts(FIGURES / "readouts.png")
+    relevance(FIGURES / "relevance.png")
     demonstration(FIGURES / "demo.png")
     for name in sorted(file.name for file in FIGURES.glob("*.png")):
         print(f"written: docs/figures/{name}")

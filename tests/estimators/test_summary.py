@@ -1,6 +1,7 @@
 """What a model says of itself, of all kinds of models."""
 
 import pickle
+import re
 
 import numpy as np
 import polars as pl
@@ -174,3 +175,17 @@ def test_warnings():
 def test_before_a_fit():
     with pytest.raises(Exception, match="not fitted"):
         MaxoutGPRegressor().summary()
+
+
+def test_warped_targets():
+    """Scores are in the units of the targets, and so are those of who looks at no column."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    y = np.exp(2.0 + X[:, 0] + 0.3 * rng.normal(size=120))
+    model = MaxoutGPRegressor(warp="log", max_trials=6, random_state=0).fit(X, y)
+    text = str(model.summary())
+    assert "warped: Log(shift=0.0)" in text
+    assert f"(always the mean: {y.std():.4g})" in text
+    held = float(re.search(r"hold ([\d.]+) %", text)[1])
+    assert 84.0 <= held <= 96.0  # 120 rows: two standard errors
+    assert "Warnings" not in text

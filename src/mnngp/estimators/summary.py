@@ -144,6 +144,8 @@ def _model(model: Any) -> Lines:
             lines.append((title, _network(one) + _behind(one)))
     else:
         lines.append(("network", _network(kernel)))
+    if process.warps:
+        lines.append(("targets", f"warped: {_some(map(repr, process.warps), len(process.warps))}"))
     for name in ("noise_var", "signal_var"):
         value = getattr(model, f"{name}_")
         shown = _some((f"{one:.4g}" for one in np.ravel(value)), np.size(value))
@@ -253,9 +255,10 @@ def _of_classes(process: Any, loo: Any) -> tuple[Lines, list[str]]:
 
 
 def _of_numbers(process: Any, loo: Any) -> tuple[Lines, list[str]]:
-    data = process.data
-    y, shape = process.in_targets(data.row_y), data.row_y.shape
-    mean, std = (part[data.row].reshape(shape) for part in (loo.mean, loo.std))
+    data, y = process.data, process.observed()
+    # intervals are where the process is: what a warp makes of them holds the same rows
+    mean, variance, noise = process.left_out(np.arange(len(data.row)), data.row_weight)
+    error, std = data.row_y - mean, np.sqrt(variance + noise)[:, None]
     away = y - np.average(y, axis=0, weights=data.row_weight)
     spread = np.sqrt(np.average(away**2, axis=0, weights=data.row_weight))
 
@@ -269,7 +272,7 @@ def _of_numbers(process: Any, loo: Any) -> tuple[Lines, list[str]]:
         ("RMSE", f"{loo.rmse:.4g} (always the mean: {rmse:.4g})"),
         (
             "90 % intervals",
-            f"hold {held(y - mean, std)} (of the mean and its deviation: {held(away, spread)})",
+            f"hold {held(error, std)} (of the mean and its deviation: {held(away, spread)})",
         ),
     ]
     poor = "leave-one-out is no better than the mean: the columns may tell nothing"

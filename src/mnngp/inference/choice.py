@@ -39,7 +39,7 @@ from mnngp.networks.embedding import Embedding
 from mnngp.networks.network import Network
 
 # inputs that kernels are compared on: an eigendecomposition takes less than a tenth of a second
-LARGEST = 700
+LARGEST = 600
 _AT_ONCE = 450  # inputs up to which the first kernels are compared on all of them
 _FIRST_LOOK = 350  # or else on so many, an eighth of the time, and the best few of them again
 _SURVIVORS = 4
@@ -91,7 +91,7 @@ def choose(
     objective: Objective,
     *,
     seed: Any = None,
-    budget: int = 32,
+    budget: int = 48,
     jobs: int = 1,
     done: Callable[[float], object] | None = None,
 ) -> list[Trial]:
