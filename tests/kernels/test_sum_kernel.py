@@ -87,7 +87,7 @@ def test_single_precision():
 
 def test_it_is_seen():
     kernel = SumKernel(parts(), SHARES, COLUMNS)
-    assert (kernel.depth, kernel.rank, kernel.kind) == ((3, 12), (4, 2), ("nngp", "nngp"))
+    assert (kernel.depth, kernel.rank, kernel.kind) == ([3, 12], [4, 2], "nngp")
     assert repr(kernel).startswith("0.5 * MaxoutKernel(depth=3, rank=4")
     assert "\n+ 2 · (Embedding(0.7) → Dense" in str(kernel.network)
     assert not len(kernel.theta)

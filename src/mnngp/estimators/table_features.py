@@ -108,6 +108,8 @@ def embedding_versions(
 
     ``groups`` are those of a table's encoder: which columns are indicators of what.
     """
+    if weight is not None:  # rows of weight zero are as if they were not there
+        X, weight = X[weight > 0.0], weight[weight > 0.0]
     share = np.full(len(X), 1.0 / len(X)) if weight is None else weight / weight.sum()
     tables = [_ranks(column, share) for column in X.T]
     gaps = tuple(group.stop - 1 for group in groups if group.kind == "number with gaps")

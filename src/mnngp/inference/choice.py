@@ -34,7 +34,7 @@ from mnngp.inference.solvers.covariance import contraction
 from mnngp.kernels.evaluate import standard_deviations
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import DeepKernel
-from mnngp.kernels.sum_kernel import SumKernel
+from mnngp.kernels.sum_kernel import SumKernel, in_common
 from mnngp.networks.embedding import Embedding
 from mnngp.networks.network import Network
 
@@ -79,10 +79,10 @@ class Trial:
         return {**parameters, **found}
 
     def _of_sum(self) -> dict[str, Any]:
-        """As of one network, with a list for each parameter."""
+        """As of one network, with a list where the networks differ."""
         each = [replace(self, kernel=kernel).as_dict() for kernel in self.kernel.kernels]
         found = {name: value for name, value in vars(self).items() if name != "kernel"}
-        return {name: found.get(name, [one[name] for one in each]) for name in each[0]}
+        return {name: found.get(name, in_common([one[name] for one in each])) for name in each[0]}
 
 
 def choose(

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 _OF_EACH = ("depth", "rank", "weight_var", "bias_var", "kind")
 
 
+def in_common(values: list[Any]) -> Any:
+    """The value, if all are equal, or else all of them."""
+    return values[0] if all(value == values[0] for value in values) else values
+
+
 class SumKernel(DeepKernel):
     """The kernel of independent networks side by side, whose outputs are added.
 
@@ -68,9 +73,11 @@ class SumKernel(DeepKernel):
         return self.shares, self.columns
 
     def __getattr__(self, name: str) -> Any:
-        """``depth``, ``rank``, ``weight_var``, ``bias_var`` and ``kind``: those of each kernel."""
+        """``depth``, ``rank``, ``weight_var``, ``bias_var`` and ``kind``: what all kernels have, or
+        a list of what each has.
+        """
         if name in _OF_EACH and "kernels" in vars(self):
-            return tuple(getattr(kernel, name) for kernel in self.kernels)
+            return in_common([getattr(kernel, name) for kernel in self.kernels])
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
