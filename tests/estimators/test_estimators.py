@@ -241,7 +241,9 @@ def test_predictive_intervals_are_honest():
 
 def test_signal_is_found_for_a_given_noise(wave):
     X, y, _ = wave
-    model = MaxoutGPRegressor(depth=3, rank=4, noise_var=0.01, random_state=0).fit(X, y)
+    model = MaxoutGPRegressor(
+        depth=3, rank=4, noise_var=0.01, features="linear", random_state=0
+    ).fit(X, y)
     evidences = {}
     for factor in (0.25, 1.0, 4.0):
         kernel = {name: getattr(model.kernel_, name) for name in FIXED}

@@ -137,7 +137,8 @@ def test_a_specified_process_is_scikit_learns(diabetes):
 def test_a_maxout_kernel_is_as_good_as_its_parameters(diabetes):
     X, y, new, _ = diabetes
     by_kernel = MaxoutGPRegressor(kernel=MaxoutKernel(3, 4), random_state=0).fit(X, y)
-    by_parameters = MaxoutGPRegressor(3, 4, kind="nngp", random_state=0).fit(X, y)
+    given = {"depth": 3, "rank": 4, "kind": "nngp", "features": "linear"}
+    by_parameters = MaxoutGPRegressor(**given, random_state=0).fit(X, y)
     best = [model.trials_[0]["score"] for model in (by_kernel, by_parameters)]
     assert best[0] == pytest.approx(best[1], abs=0.01)
     same = MaxoutGPRegressor(kernel=clone(by_parameters.kernel_).set_params(**FIXED))

@@ -59,6 +59,7 @@ class SearchSpace(ABC):
 
     dtype: Any  # of the kernel that is fitted in the end
     complete: bool  # whether there is but one kernel: nothing to choose
+    sums: bool = False  # whether two networks may stand side by side
 
     def fitted(self, kernel: DeepKernel) -> DeepKernel:
         """A kernel of the space as it is fitted in the end, in ``dtype``."""
@@ -105,6 +106,8 @@ class MaxoutSpace(SearchSpace):
         self.given, self.dtype = dict(given), dtype
         self.embeddings, self.linear = dict(embeddings or {}), linear
         self.complete = len(self.given) == len(MAXOUT_PARAMETERS) and not self.embeddings
+        # who gives a part of the network means one network
+        self.sums = linear and bool(self.embeddings) and not self.given
 
     def features(self, kernel: Any) -> str:
         if kernel.embedding is None:
