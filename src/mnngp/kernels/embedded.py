@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnngp.kernels.points import Points
+from mnngp.kernels.points import GivenPoints, Points
 from mnngp.networks.embedding import Embedding
 
 
 @dataclass(frozen=True, eq=False)
-class EmbeddedPoints(Points):
+class EmbeddedPoints(GivenPoints):
     """Points of an embedding; all have one length.
 
     Attributes
@@ -24,8 +24,6 @@ class EmbeddedPoints(Points):
         The features before it.
     """
 
-    given: NDArray[Any]
-
     @staticmethod
     def embed(
         name: str, rows: NDArray[Any], embedding: Embedding, dtype: np.dtype[Any]
@@ -35,14 +33,6 @@ class EmbeddedPoints(Points):
         mapped = Points.of(name, embedding(given), dtype)
         # lengths differ by rounding only
         return EmbeddedPoints(mapped.directions, np.ones(len(rows)), given)
-
-    @property
-    def rows(self) -> NDArray[Any]:
-        return self.given
-
-    @property
-    def stored(self) -> NDArray[Any]:
-        return self.given
 
     def __getitem__(self, rows: slice) -> EmbeddedPoints:
         return EmbeddedPoints(self.directions[rows], self.square_lengths[rows], self.given[rows])

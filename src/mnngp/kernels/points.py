@@ -96,6 +96,21 @@ class Points:
         return Points(directions, lengths)
 
 
+@dataclass(frozen=True, eq=False)
+class GivenPoints(Points):
+    """Points that a network makes something else of first; ``given`` is what they were, (n, d)."""
+
+    given: NDArray[Any]
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        return self.given
+
+    @property
+    def stored(self) -> NDArray[Any]:
+        return self.given
+
+
 class ByKind(Generic[_Rest, _Result]):
     """A function of a network and points, of which a kind of points may bring its own version."""
 

@@ -22,24 +22,15 @@ from numpy.typing import NDArray
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError
 from mnngp.kernels import evaluate, layout
-from mnngp.kernels.points import Points
+from mnngp.kernels.points import GivenPoints, Points
 from mnngp.networks.network_sum import NetworkSum
 
 
 @dataclass(frozen=True, eq=False)
-class SumPoints(Points):
+class SumPoints(GivenPoints):
     """The points of each network, in ``parts``, and the rows that they came from."""
 
-    given: NDArray[Any]
     parts: tuple[Points, ...]
-
-    @property
-    def rows(self) -> NDArray[Any]:
-        return self.given
-
-    @property
-    def stored(self) -> NDArray[Any]:
-        return self.given
 
     def __getitem__(self, rows: slice) -> SumPoints:
         return self._some(rows, tuple(part[rows] for part in self.parts))
