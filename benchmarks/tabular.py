@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from tabular_models import MODELS, OURS, code_of
+from tabular_models import MODELS, code_of
 from tabular_report import read, write_report
 from tabular_scores import score, warm_up
 from tabular_sets import GROUPS, fold_count, folds_of, task_of
@@ -32,10 +32,6 @@ class Plan:
     models: list[str]
     again: list[str]
     folds: int | None
-    frames: bool
-
-    def form(self, model: str) -> str:
-        return "frame" if model == OURS and self.frames else MODELS[model].form
 
     def is_done(self, row: dict | None, code: str) -> bool:
         """Whether a row stands; what is to be computed again stands if it has been, so that such a
@@ -43,7 +39,7 @@ class Plan:
         """
         if row is None or row["model"] not in self.again:
             return row is not None
-        same = row["code"] == code and row.get("form", "matrix") == self.form(row["model"])
+        same = row["code"] == code and row.get("form", "matrix") == MODELS[row["model"]].form
         return same and not code.endswith("-dirty)")
 
 
@@ -75,7 +71,7 @@ def run(plan: Plan, console: Console) -> bool:
             for fold, model in jobs:
                 progress.update(bar, description=f"{name} {fold} {model}")
                 try:
-                    form = plan.form(model)
+                    form = MODELS[model].form
                     if (model, task) not in warm:
                         warm_up(model, task, form)
                         warm.add((model, task))
@@ -122,11 +118,6 @@ def main() -> None:
     )
     parser.add_argument("--results", type=Path, default=HERE / "results" / "tabular.jsonl")
     parser.add_argument(
-        "--frames",
-        action="store_true",
-        help="give our estimators the tables as they are: strings, categories and gaps",
-    )
-    parser.add_argument(
         "--again",
         nargs="+",
         choices=list(MODELS),
@@ -149,7 +140,6 @@ def main() -> None:
         arguments.again or arguments.models,
         arguments.again,
         arguments.folds,
-        arguments.frames,
     )
     results.parent.mkdir(parents=True, exist_ok=True)
     if not arguments.table:

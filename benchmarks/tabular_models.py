@@ -229,8 +229,7 @@ MODELS = {
     "svm": Model("SVM", "scikit-learn", "matrix", svm, probabilities=False),
     "boosting": Model("HistGB", "scikit-learn", "frame", boosting),
     "lightgbm": Model("LightGBM", "lightgbm", "frame", lightgbm),
-    # "frame" with `--frames`: from the version on in which our estimators take frames
-    "maxout": Model("maxout", "mnngp", "matrix", maxout),
+    "maxout": Model("maxout", "mnngp", "frame", maxout),
 }
 OURS = "maxout"
 TITLES = {name: model.title for name, model in MODELS.items()}
