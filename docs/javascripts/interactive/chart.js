@@ -44,7 +44,19 @@ var mnngp = mnngp || {};
       .map(({ value }) => ({ value, text: mnngp.power(value) }));
 
   const escaped = (text) =>
-    String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
+    String(text).replace(
+      /[&<>"]/g,
+      (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]
+    );
+
+  /** An element of SVG, as text. Numbers are pixels. */
+  function element(name, attributes, content = "") {
+    let text = `<${name}`;
+    for (const [key, value] of Object.entries(attributes)) {
+      text += ` ${key}="${typeof value === "number" ? Math.round(10 * value) / 10 : value}"`;
+    }
+    return `${text}>${content}</${name}>`;
+  }
 
   class Chart {
     /** `shape` is the height for a width. */
@@ -59,17 +71,19 @@ var mnngp = mnngp || {};
       this.margin = MARGIN;
     }
 
-    /** Begin anew. Axes are { domain, label, ticks (values with texts) or count, log }. */
+    /** Take the size of its place. Not while drawing: the page would be laid out for each chart. */
+    measure() {
+      this.width = Math.max(200, Math.round(this.place.clientWidth));
+      this.height = this.shape(this.width);
+    }
+
+    /** Begin anew. Axes are { domain, label, ticks (values with texts), log }. */
     begin(x, y, margin) {
+      const { width, height } = this;
       this.margin = { ...MARGIN, ...margin };
-      const width = Math.max(200, Math.round(this.place.clientWidth));
-      const height = this.shape(width);
-      if (width !== this.width || height !== this.height) {
-        [this.width, this.height] = [width, height];
-        this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-        this.svg.setAttribute("width", width);
-        this.svg.setAttribute("height", height);
-      }
+      this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      this.svg.setAttribute("width", width);
+      this.svg.setAttribute("height", height);
       this.left = this.margin.left;
       this.right = width - this.margin.right;
       this.top = this.margin.top;
@@ -104,25 +118,30 @@ var mnngp = mnngp || {};
     axis(x, y) {
       const list = (axis, size) =>
         axis.ticks || (axis.log ? decades : ticks)(...axis.domain, Math.max(2, Math.floor(size)));
-      for (const { value, text } of list(y, (this.bottom - this.top) / 45)) {
-        const at = this.y(value).toFixed(1);
-        this.parts.push(
-          `<line class="lab-grid" x1="${this.left}" x2="${this.right}" y1="${at}" y2="${at}"/>`,
-          `<text class="lab-tick" text-anchor="end" x="${this.left - 7}" y="${at}" dy="0.32em">${text}</text>`
-        );
+      const { left, right, bottom } = this;
+      for (const { value, text } of list(y, (bottom - this.top) / 45)) {
+        const at = this.y(value);
+        this.line("lab-grid", left, right, at, at);
+        this.text(text, left - 7, at + 4, "lab-tick", "end");
       }
-      for (const { value, text } of list(x, (this.right - this.left) / 65)) {
-        const at = this.x(value).toFixed(1);
-        this.parts.push(
-          `<line class="lab-axis" x1="${at}" x2="${at}" y1="${this.bottom}" y2="${this.bottom + 4}"/>`,
-          `<text class="lab-tick" text-anchor="middle" x="${at}" y="${this.bottom + 17}">${text}</text>`
-        );
+      for (const { value, text } of list(x, (right - left) / 65)) {
+        const at = this.x(value);
+        this.line("lab-axis", at, at, bottom, bottom + 4);
+        this.text(text, at, bottom + 17, "lab-tick", "middle");
       }
-      this.parts.push(
-        `<line class="lab-axis" x1="${this.left}" x2="${this.right}" y1="${this.bottom}" y2="${this.bottom}"/>`,
-        `<text class="lab-label" text-anchor="end" x="${this.right}" y="${this.bottom + 31}">${escaped(x.label || "")}</text>`,
-        `<text class="lab-label" x="${Math.min(this.left, 8)}" y="14">${escaped(y.label || "")}</text>`
-      );
+      this.line("lab-axis", left, right, bottom, bottom);
+      this.text(x.label || "", right, bottom + 31, "lab-label", "end");
+      this.text(y.label || "", Math.min(left, 8), 14, "lab-label", "start");
+    }
+
+    line(kind, x1, x2, y1, y2) {
+      this.parts.push(element("line", { class: kind, x1, x2, y1, y2 }));
+      return this;
+    }
+
+    text(content, x, y, kind, anchor) {
+      const attributes = { class: kind, x, y, "text-anchor": anchor };
+      this.parts.push(element("text", attributes, escaped(content)));
     }
 
     /** Where curves would leave the chart they end. */
@@ -136,53 +155,48 @@ var mnngp = mnngp || {};
       return d;
     }
 
-    clipped(mark) {
-      return `<svg x="${this.left}" y="${this.top}" width="${this.right - this.left}" height="${this.bottom - this.top}" viewBox="${this.left} ${this.top} ${this.right - this.left} ${this.bottom - this.top}">${mark}</svg>`;
+    clipped(kind, d) {
+      const [x, y, width, height] = [
+        this.left,
+        this.top,
+        this.right - this.left,
+        this.bottom - this.top,
+      ];
+      const viewBox = [x, y, width, height].join(" ");
+      const path = element("path", { class: kind, d });
+      this.parts.push(element("svg", { x, y, width, height, viewBox }, path));
+      return this;
     }
 
     curve(xs, ys, kind) {
-      this.parts.push(this.clipped(`<path class="lab-curve ${kind}" d="${this.route(xs, ys)}"/>`));
-      return this;
+      return this.clipped(`lab-curve ${kind}`, this.route(xs, ys));
     }
 
     band(xs, low, high, kind) {
       const back = this.route([...xs].reverse(), [...low].reverse()).replace("M", "L");
-      this.parts.push(
-        this.clipped(`<path class="lab-band ${kind}" d="${this.route(xs, high)}${back}Z"/>`)
-      );
-      return this;
+      return this.clipped(`lab-band ${kind}`, `${this.route(xs, high)}${back}Z`);
     }
 
+    /** Behind all else. */
     rectangle(x0, x1, kind) {
-      const [a, b] = [this.x(x0), this.x(x1)];
-      this.parts.unshift(
-        `<rect class="${kind}" x="${a.toFixed(1)}" width="${Math.max(0, b - a).toFixed(1)}" y="${this.top}" height="${this.bottom - this.top}"/>`
-      );
+      const [x, y] = [this.x(x0), this.top];
+      const [width, height] = [Math.max(0, this.x(x1) - x), this.bottom - y];
+      this.parts.unshift(element("rect", { class: kind, x, y, width, height }));
       return this;
     }
 
     rule(x, kind) {
-      const at = this.x(x).toFixed(1);
-      this.parts.push(
-        `<line class="lab-curve ${kind}" x1="${at}" x2="${at}" y1="${this.top}" y2="${this.bottom}"/>`
-      );
-      return this;
+      return this.line(`lab-curve ${kind}`, this.x(x), this.x(x), this.top, this.bottom);
     }
 
-    dot(x, y, radius, kind) {
-      this.parts.push(
-        `<circle class="${kind}" cx="${this.x(x).toFixed(1)}" cy="${this.y(y).toFixed(1)}" r="${radius}"/>`
-      );
+    dot(x, y, r, kind) {
+      this.parts.push(element("circle", { class: kind, cx: this.x(x), cy: this.y(y), r }));
       return this;
     }
 
     /** A text beside a place in the data; dx and dy are in pixels. */
-    note(x, y, text, { kind = "", anchor = "start", dx = 0, dy = 0 } = {}) {
-      const px = (this.x(x) + dx).toFixed(1);
-      const py = (this.y(y) + dy).toFixed(1);
-      this.parts.push(
-        `<text class="lab-note ${kind}" text-anchor="${anchor}" x="${px}" y="${py}">${escaped(text)}</text>`
-      );
+    note(x, y, content, { kind = "", anchor = "start", dx = 0, dy = 0 } = {}) {
+      this.text(content, this.x(x) + dx, this.y(y) + dy, `lab-note ${kind}`, anchor);
       return this;
     }
 

@@ -65,9 +65,12 @@ var mnngp = mnngp || {};
       const label = document.createElement("label");
       label.className = "lab-slider";
       label.innerHTML =
-        `<span class="lab-name" title="${name}">${text} <i>${symbol}</i></span><span class="lab-value"></span>` +
-        `<input type="range" min="${scale.min || 0}" max="${scale.max}" step="1" name="${key}" aria-label="${name}">`;
+        `<span class="lab-name" title="${name}">${text} <i>${symbol}</i></span>` +
+        `<span class="lab-value"></span><input type="range" step="1" name="${key}">`;
       const input = label.querySelector("input");
+      input.min = scale.min || 0;
+      input.max = scale.max;
+      input.setAttribute("aria-label", name);
       input.addEventListener("input", () => {
         const settings = { [key]: scale.value(Number(input.value)) };
         if (key === "weightVar") settings.critical = false;
@@ -96,7 +99,8 @@ var mnngp = mnngp || {};
         Object.entries(options)
           .map(
             ([value, name]) =>
-              `<label><input type="radio" name="lab-${key}" value="${value}"><span>${name}</span></label>`
+              `<label><input type="radio" name="lab-${key}" value="${value}">` +
+              `<span>${name}</span></label>`
           )
           .join("");
       set.addEventListener("change", (event) => changed({ [key]: event.target.value }));

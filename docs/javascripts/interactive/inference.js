@@ -91,7 +91,14 @@ var mnngp = mnngp || {};
 
     let kappa = contraction(network, known, alive.slice(0, n));
     const factored = () =>
-      cholesky(scaled(known, kappa, scale.map((s) => noiseVar / (kappa * s * s)), alive));
+      cholesky(
+        scaled(
+          known,
+          kappa,
+          scale.map((s) => noiseVar / (kappa * s * s)),
+          alive
+        )
+      );
     let L = factored();
     while (!L && kappa < 1) {
       kappa = Math.min(1, 16 * kappa);

@@ -110,7 +110,7 @@ var mnngp = mnngp || {};
     return { u, deviation: variance.map((v, i) => Math.sqrt(v * tangent[i])) };
   };
 
-  /** All pairs of n points, i < j, and the symmetric matrix (rows) of numbers that belong to them. */
+  /** All pairs of n points, i < j, and the symmetric matrix of numbers that belong to them. */
   mnngp.pairs = function (n) {
     const first = new Int32Array((n * (n - 1)) / 2);
     const second = new Int32Array(first.length);

@@ -1,4 +1,5 @@
-// The posterior, and its points, which the reader drags, adds and removes: by mouse, finger or keys.
+// The posterior, and its points, which the reader drags, adds and removes: by mouse, finger or
+// keys.
 var mnngp = mnngp || {};
 
 (function () {
@@ -152,7 +153,12 @@ var mnngp = mnngp || {};
       if (posterior) {
         const { mean, variance } = posterior;
         const half = variance.map((value) => 1.96 * Math.sqrt(value));
-        chart.band(places, mean.map((m, k) => m - half[k]), mean.map((m, k) => m + half[k]), "lab-first");
+        chart.band(
+          places,
+          mean.map((m, k) => m - half[k]),
+          mean.map((m, k) => m + half[k]),
+          "lab-first"
+        );
         chart.curve(places, mean, "lab-first lab-strong");
       }
       chart.end(`The posterior of ${points.length} points: its mean, and a band of 95 %.`);

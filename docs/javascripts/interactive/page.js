@@ -30,30 +30,13 @@ var mnngp = mnngp || {};
     seed: 1,
     points: POINTS,
   };
-  const HTML = `
-    <div class="lab-controls" role="group" aria-label="Settings of the network"></div>
-    <p class="lab-says" role="status"></p>
-    <div class="lab-panels">
-      <figure data-chart="moments"><figcaption><b>One layer.</b> F(ρ) of this unit; pale: ranks 1, 2, 4, 8, 16</figcaption></figure>
-      <figure data-chart="slopes"><figcaption><b>Its derivative.</b> How often two argmaxes agree</figcaption></figure>
-      <figure data-chart="map"><figcaption><b>The correlation map,</b> and two inputs on their way</figcaption>
-        <label class="lab-slider lab-start"><span class="lab-name">Correlation of the two inputs</span><span class="lab-value"></span>
-        <input type="range" min="-100" max="100" step="1" name="start"></label></figure>
-      <figure data-chart="layers"><figcaption><b>Layer by layer.</b> The same two inputs</figcaption></figure>
-      <figure data-chart="phase" class="lab-wide"><figcaption><b>The phase</b></figcaption>
-        <dl class="lab-numbers"></dl></figure>
-      <figure data-chart="prior"><figcaption><b>The prior.</b> Four networks of infinite width
-        <span class="lab-tools"><button type="button" class="lab-button" data-act="draw">Draw again</button></span></figcaption></figure>
-      <figure data-chart="posterior"><figcaption><b>The posterior.</b> <span class="lab-evidence"></span>
-        <span class="lab-tools"><button type="button" class="lab-button" data-act="add">Add</button>
-        <button type="button" class="lab-button" data-act="remove" disabled>Remove</button>
-        <button type="button" class="lab-button" data-act="reset">Reset</button></span></figcaption></figure>
-    </div>
-    <details class="lab-code"><summary>The same in Python</summary><pre><code></code></pre></details>`;
 
   /** Places on the axis of the inputs, and those as points. */
   const located = {
-    circle: { axis: mnngp.grid(-180, 180, PLACES), points: (z) => mnngp.circle(z.map((v) => v * Math.PI)) },
+    circle: {
+      axis: mnngp.grid(-180, 180, PLACES),
+      points: (z) => mnngp.circle(z.map((v) => v * Math.PI)),
+    },
     line: { axis: mnngp.grid(-3, 3, PLACES), points: (z) => mnngp.line(z.map((v) => v * 3)) },
   };
   const WHOLE = Array.from(mnngp.grid(-1, 1, PLACES));
@@ -69,7 +52,7 @@ var mnngp = mnngp || {};
   })();
 
   /** Distances of all places, and their deviations. Those of a circle are one row, turned. */
-  function between(network, inputs) {
+  mnngp.between = function (network, inputs) {
     const points = located[inputs].points(WHOLE);
     if (inputs === "line") {
       const { u, deviation } = mnngp.distances(network, points, HALF.first, HALF.second);
@@ -86,7 +69,7 @@ var mnngp = mnngp || {};
     u[0] = u[PLACES - 1] = 0; // both ends are one place
     const rows = WHOLE.map((_, i) => Float64Array.from(WHOLE, (_, j) => u[Math.abs(i - j)]));
     return { u: rows, deviation };
-  }
+  };
 
   function networkOf(state) {
     const unit = mnngp.unitOf(state);
@@ -100,57 +83,8 @@ var mnngp = mnngp || {};
     return 1 / deviation[0] ** 2;
   }
 
-  /** A program that says the same evidence. */
-  function program(state, network) {
-    const list = (values) => `[${values.map((v) => Number(v.toPrecision(6))).join(", ")}]`;
-    const options = [
-      `weight_var=${network.weightVar}`,
-      `bias_var=${network.biasVar}`,
-      ...(network.kind === "ntk" ? ['kind="ntk"'] : []),
-    ].join(", ");
-    const relu = state.family === "relu";
-    const circle = state.inputs === "circle";
-    return [
-      "import numpy as np",
-      `from mnngp import ${relu ? "NetworkKernel, ReLU" : "MaxoutKernel"}`,
-      "from mnngp.inference import Posterior",
-      "",
-      relu
-        ? `kernel = NetworkKernel([ReLU()] * ${network.depth}, ${options})`
-        : `kernel = MaxoutKernel(depth=${network.depth}, rank=${state.rank}, ${options})`,
-      ...(circle
-        ? [
-            `angle = np.radians(${list(state.points.map(([z]) => z * 180))})`,
-            "X = np.sqrt(2) * np.column_stack([np.cos(angle), np.sin(angle)])",
-          ]
-        : [`X = np.array(${list(state.points.map(([z]) => z * 3))})[:, None]`]),
-      `y = ${list(state.points.map(([, value]) => value))}`,
-      `signal = 1 / kernel.diag([[${circle ? "1.0, 1.0" : "1.0"}]])[0]`,
-      `posterior = Posterior(kernel, X, y, noise_var=${state.noiseVar}, signal_var=signal)`,
-      "print(posterior.log_marginal_likelihood())",
-    ].join("\n");
-  }
-
-  const SAYINGS = {
-    ordered: "gradients vanish, and so do the differences between inputs",
-    critical: "activations neither die nor explode",
-    chaotic: "activations grow by a factor a layer",
-  };
-
-  function numbers(network, fixed) {
-    const rows = [
-      ["σ<sub>w</sub>² M", fixed.varianceSlope, "a layer's factor for variances"],
-      ["χ₁", fixed.gradientSlope, "for squared gradients"],
-      ["slope of the map at 1", fixed.correlationSlope, "for 1 − ρ, deep down"],
-      ["v*", fixed.variance, "what variances tend to"],
-    ];
-    return rows
-      .map(([name, value, text]) => `<div><dt>${name}</dt><dd>${written(value)}</dd><dd>${text}</dd></div>`)
-      .join("");
-  }
-
   function begin(lab) {
-    lab.innerHTML = HTML;
+    lab.innerHTML = mnngp.skeleton;
     const find = (selector) => lab.querySelector(selector);
     const state = { ...START };
     const charts = {};
@@ -164,15 +98,16 @@ var mnngp = mnngp || {};
       prior: (width) => Math.round(Math.min(340, wide(width))),
       posterior: (width) => Math.round(Math.min(340, wide(width))),
     };
-    for (const figure of lab.querySelectorAll("[data-chart]")) {
-      const name = figure.dataset.chart;
+    for (const one of lab.querySelectorAll("[data-chart]")) {
+      const name = one.dataset.chart;
       const place = document.createElement("div");
-      figure.querySelector("figcaption").after(place);
+      one.querySelector("figcaption").after(place);
       charts[name] = new mnngp.Chart(place, shapes[name]);
       charts[name].svg.setAttribute("role", name === "posterior" ? "group" : "img");
     }
     charts.posterior.svg.classList.add("lab-plane");
 
+    let widths = "";
     let waiting = 0;
     const draw = () => {
       waiting = 0;
@@ -191,7 +126,9 @@ var mnngp = mnngp || {};
     };
 
     const show = mnngp.controls(find(".lab-controls"), changed);
-    const observations = new mnngp.Observations(charts.posterior, lab, (points) => changed({ points }));
+    const observations = new mnngp.Observations(charts.posterior, lab, (points) =>
+      changed({ points })
+    );
     const start = find("[name=start]");
     start.addEventListener("input", () => changed({ start: start.value / 100 }));
     find("[data-act=draw]").addEventListener("click", () => changed({ seed: state.seed + 1 }));
@@ -209,7 +146,10 @@ var mnngp = mnngp || {};
     function say(text) {
       // a screen reader hears of where a slider has stopped, not of each step
       clearTimeout(saying);
-      saying = setTimeout(() => (find(".lab-says").innerHTML = text), find(".lab-says").innerHTML ? 150 : 0);
+      saying = setTimeout(
+        () => (find(".lab-says").innerHTML = text),
+        find(".lab-says").innerHTML ? 150 : 0
+      );
     }
 
     function render() {
@@ -217,12 +157,19 @@ var mnngp = mnngp || {};
       const { inputs } = state;
       const fixed = mnngp.fixedPoint(network);
       const profile = mnngp.depthProfile(network, state.start);
-      const key = [network.unit.name, network.depth, network.weightVar, network.biasVar, network.kind, inputs];
+      const key = [
+        network.unit.name,
+        network.depth,
+        network.weightVar,
+        network.biasVar,
+        network.kind,
+        inputs,
+      ];
       const z = once("z", [state.seed], () =>
         Array.from({ length: DRAWS }, (_, k) => mnngp.gaussians(1000 * state.seed + k, PLACES))
       );
       const prior = once("prior", [key, state.seed], () => {
-        const { u, deviation } = between(network, inputs);
+        const { u, deviation } = mnngp.between(network, inputs);
         return { deviation, draws: z.map(mnngp.sampler(u, deviation)) };
       });
       const { points, noiseVar } = state;
@@ -239,29 +186,25 @@ var mnngp = mnngp || {};
       start.value = Math.round(100 * state.start);
       start.setAttribute("aria-valuetext", written(state.start));
       start.closest("label").querySelector(".lab-value").textContent = written(state.start);
-      mnngp.moments(charts.moments, network);
-      mnngp.slopes(charts.slopes, network);
+      once("layer", [network.unit.name, widths], () => {
+        mnngp.moments(charts.moments, network);
+        mnngp.slopes(charts.slopes, network);
+      });
       mnngp.correlationMap(charts.map, { network, fixed, profile });
       mnngp.layers(charts.layers, { network, profile });
       mnngp.phase(charts.phase, { network, fixed });
       mnngp.prior(charts.prior, { axis, places, network, ...prior });
       observations.draw({ axis, places, posterior, points, inputs });
-      find(".lab-numbers").innerHTML = numbers(network, fixed);
+      find(".lab-numbers").innerHTML = mnngp.numbers(fixed);
       find(".lab-evidence").textContent =
         posterior && points.length ? `Log evidence ${written(posterior.logEvidence, 4)}` : "";
-      find(".lab-code code").textContent = program(state, network);
-      const gap = written(profile.distance[network.depth], 2);
-      say(
-        `<b class="lab-${fixed.phase}-text">${fixed.phase[0].toUpperCase()}${fixed.phase.slice(1)}</b>: ` +
-          `${SAYINGS[fixed.phase]}. Behind ${network.depth} ${network.depth > 1 ? "layers" : "layer"} ` +
-          `of ${network.unit.name === "relu" ? "ReLU" : `rank ${state.rank}`}, two inputs with the ` +
-          `correlation ${written(state.start)} have <span class="lab-same">1 − ρ = ${gap}</span>.`
-      );
+      find(".lab-code code").textContent = mnngp.program(state, network);
+      say(mnngp.sentence(network, fixed, profile, state.start));
     }
 
-    for (const button of document.querySelectorAll("[data-lab]")) {
-      button.addEventListener("click", () => {
-        const { share, ...settings } = JSON.parse(button.dataset.lab);
+    for (const example of document.querySelectorAll("[data-lab]")) {
+      example.addEventListener("click", () => {
+        const { share, ...settings } = JSON.parse(example.dataset.lab);
         const next = { ...START, points: state.points, seed: state.seed, ...settings };
         if (share) {
           next.critical = false;
@@ -269,18 +212,24 @@ var mnngp = mnngp || {};
         }
         changed(next);
         const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-        const goal = find(`[data-chart=${button.dataset.show || "map"}]`);
+        const goal = find(`[data-chart=${example.dataset.show || "map"}]`);
         goal.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "center" });
       });
     }
 
-    draw();
-    let width = lab.clientWidth;
-    new ResizeObserver(() => {
-      if (lab.clientWidth === width) return;
-      width = lab.clientWidth;
+    const places = Object.values(charts).map((chart) => chart.place);
+    const measure = () => {
+      const now = places.map((place) => place.clientWidth).join(" ");
+      if (now === widths) return;
+      widths = now;
+      Object.values(charts).forEach((chart) => chart.measure());
       changed({});
-    }).observe(lab);
+    };
+    measure();
+    draw();
+    // also when the style sheet comes after the scripts
+    const observer = new ResizeObserver(measure);
+    places.forEach((place) => observer.observe(place));
     document.documentElement.dataset.ready = "yes";
   }
 

@@ -6,7 +6,8 @@ var mnngp = mnngp || {};
   "use strict";
 
   const { written } = mnngp;
-  const grid = (low, high, n) => Float64Array.from({ length: n }, (_, i) => low + ((high - low) * i) / (n - 1));
+  const grid = (low, high, n) =>
+    Float64Array.from({ length: n }, (_, i) => low + ((high - low) * i) / (n - 1));
   // Angles at equal steps: both maps are steep near ±1.
   const CORRELATIONS = grid(Math.PI, 0, 101).map(Math.cos);
   const NEIGHBOURS = ["1", "2", "4", "8", "16"];
@@ -21,9 +22,17 @@ var mnngp = mnngp || {};
     for (const name of NEIGHBOURS) {
       if (name === unit.name) continue;
       const other = mnngp.unit(name);
-      chart.curve(CORRELATIONS, CORRELATIONS.map((rho) => values(other, rho)), "lab-pale");
+      chart.curve(
+        CORRELATIONS,
+        CORRELATIONS.map((rho) => values(other, rho)),
+        "lab-pale"
+      );
     }
-    chart.curve(CORRELATIONS, CORRELATIONS.map((rho) => values(unit, rho)), "lab-first lab-strong");
+    chart.curve(
+      CORRELATIONS,
+      CORRELATIONS.map((rho) => values(unit, rho)),
+      "lab-first lab-strong"
+    );
   }
 
   mnngp.moments = function (chart, { unit }) {
@@ -31,9 +40,15 @@ var mnngp = mnngp || {};
     const y = { domain: [-1, 3.6], label: "F(ρ)", ticks };
     ofCorrelation(chart, unit, (one, rho) => one.moment(rho), y);
     const end = unit.secondMoment;
-    for (const [name, text] of [["2", "1, 2"], ["4", "4"], ["8", "8"], ["16", "16"]]) {
+    for (const [name, text] of [
+      ["2", "1, 2"],
+      ["4", "4"],
+      ["8", "8"],
+      ["16", "16"],
+    ]) {
       const other = mnngp.unit(name).secondMoment;
-      if (Math.abs(other - end) > 0.3) chart.note(1, other, text, { dx: 7, dy: 4, kind: "lab-faint" });
+      if (Math.abs(other - end) > 0.3)
+        chart.note(1, other, text, { dx: 7, dy: 4, kind: "lab-faint" });
     }
     chart.dot(1, end, 4, "lab-dot lab-first");
     chart.note(1, end, written(end), { dx: 7, dy: 4, kind: "lab-first" });
@@ -44,7 +59,11 @@ var mnngp = mnngp || {};
   };
 
   mnngp.slopes = function (chart, { unit }) {
-    const y = { domain: [0, 1.05], label: "F′(ρ)", ticks: [0, 0.25, 0.5, 0.75, 1].map((value) => ({ value, text: value })) };
+    const y = {
+      domain: [0, 1.05],
+      label: "F′(ρ)",
+      ticks: [0, 0.25, 0.5, 0.75, 1].map((value) => ({ value, text: value })),
+    };
     ofCorrelation(chart, unit, (one, rho) => one.derivative(rho), y);
     const middle = unit.derivative(0);
     for (const name of ["1", "2", "4", "16"]) {
@@ -133,7 +152,10 @@ var mnngp = mnngp || {};
   mnngp.phase = function (chart, { network, fixed }) {
     const unit = network.unit;
     const [low, high] = [Math.log10(0.1), Math.log10(4)];
-    const marks = [0.1, 0.2, 0.5, 1, 2, 4].map((value) => ({ value: Math.log10(value), text: value }));
+    const marks = [0.1, 0.2, 0.5, 1, 2, 4].map((value) => ({
+      value: Math.log10(value),
+      text: value,
+    }));
     chart.begin(
       { domain: [low, high], ticks: marks, label: "weight variance" },
       { domain: [0, 1], ticks: [] },
@@ -183,9 +205,18 @@ var mnngp = mnngp || {};
       label: shift ? `f(x), in units of ${mnngp.power(shift)}` : "f(x)",
     });
     const band = deviation.map((value) => (2 * value) / unit);
-    chart.band(places, band.map((value) => -value), band, "lab-first");
+    chart.band(
+      places,
+      band.map((value) => -value),
+      band,
+      "lab-first"
+    );
     draws.forEach((draw, index) => {
-      chart.curve(places, draw.map((value) => value / unit), `lab-draw lab-draw-${index}`);
+      chart.curve(
+        places,
+        draw.map((value) => value / unit),
+        `lab-draw lab-draw-${index}`
+      );
     });
     chart.end(
       `${draws.length} functions drawn from the prior of depth ${network.depth}. ` +
