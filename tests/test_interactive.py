@@ -353,6 +353,23 @@ def test_a_control_changes_what_depends_on_it(fresh, change, pictures):
     assert fresh.complaints() == []
 
 
+def test_pictures_have_the_width_of_their_place(fresh):
+    drawn = "document.querySelector('.lab-chart').getAttribute('width')"
+    width = fresh.value(drawn)
+    # Chromium makes a page this small for a moment while it takes a picture of it
+    for screen, expected in ((1, [width]), (500, [str(value) for value in range(440, 501)])):
+        fresh.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=screen,
+            height=800,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        for _ in range(3):
+            frame(fresh)
+        assert fresh.value(drawn) in expected
+
+
 def test_every_setting_can_be_drawn(fresh):
     """The ends of all sliders, in all combinations of what can be chosen."""
     for inputs_are in ("line", "circle"):

@@ -160,7 +160,8 @@ var mnngp = mnngp || {};
       varianceSlope,
       gradientSlope,
       correlationSlope: factor(network, variance) * unit.slopeAtOne,
-      correlation: 1, // F'(1) ≤ F(1) for all units here, and F is convex: there is no other
+      // F'(1) ≤ F(1) for all units here, and F is convex: there is no other, from rank 2 on
+      correlation: 1,
       phase,
     };
   };

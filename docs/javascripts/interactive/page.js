@@ -219,8 +219,10 @@ var mnngp = mnngp || {};
 
     const places = Object.values(charts).map((chart) => chart.place);
     const measure = () => {
-      const now = places.map((place) => place.clientWidth).join(" ");
-      if (now === widths) return;
+      const all = places.map((place) => place.clientWidth);
+      const now = all.join(" ");
+      // a page that is hidden, or printed, may have no width for a moment
+      if (now === widths || (widths && Math.min(...all) < 100)) return;
       widths = now;
       Object.values(charts).forEach((chart) => chart.measure());
       changed({});

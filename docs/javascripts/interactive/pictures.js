@@ -100,7 +100,9 @@ var mnngp = mnngp || {};
       chart.dot(way[layer - 1], way[layer], 2.5, "lab-dot lab-second");
     }
     chart.dot(way[0], way[0], 4, "lab-ring lab-second");
-    chart.dot(1, 1, 5, "lab-ring lab-first");
+    // where the map is the diagonal, rank 1 that does not shrink, every correlation stays
+    const stays = network.unit.name === "1" && fixed.correlationSlope > 1 - 1e-9;
+    if (!stays) chart.dot(1, 1, 5, "lab-ring lab-first");
     const last = profile.distance[profile.distance.length - 1];
     chart.end(
       `The correlation map: its slope at 1 is ${written(fixed.correlationSlope)}. Two inputs begin ` +
@@ -166,9 +168,16 @@ var mnngp = mnngp || {};
     chart.rectangle(low, critical, "lab-ordered").rectangle(critical, high, "lab-chaotic");
     chart.rule(critical, "lab-border");
     if (Math.abs(gradients - critical) > 1e-9) chart.rule(gradients, "lab-border lab-dashed");
-    const wide = chart.x(critical) - chart.left > 64;
-    if (wide) chart.note(low, 0.5, "ordered", { dx: 10, dy: 4, kind: "lab-faint" });
-    chart.note(high, 0.5, "chaotic", { dx: -10, dy: 4, anchor: "end", kind: "lab-faint" });
+    const here = Math.log10(network.weightVar);
+    const names = [
+      { at: low, text: "ordered", anchor: "start", dx: 10, room: chart.x(critical) - chart.left },
+      { at: high, text: "chaotic", anchor: "end", dx: -10, room: chart.right - chart.x(critical) },
+    ];
+    for (const { at, text, anchor, dx, room } of names) {
+      const covered = Math.abs(chart.x(here) - chart.x(at)) < 66;
+      if (room > 64 && !covered)
+        chart.note(at, 0.5, text, { dx, dy: 4, anchor, kind: "lab-faint" });
+    }
     const together = Math.abs(gradients - critical) <= 1e-9;
     const border = written(unit.criticalWeightVar, 4);
     if (together) chart.note(critical, 1, `critical: ${border}`, { dy: -8, anchor: "middle" });
@@ -176,7 +185,7 @@ var mnngp = mnngp || {};
       chart.note(critical, 1, `1/M = ${border}`, { dx: 3, dy: -8, anchor: "end" });
       chart.note(gradients, 1, "1, for gradients", { dx: -3, dy: -8, kind: "lab-faint" });
     }
-    chart.dot(Math.log10(network.weightVar), 0.5, 7, "lab-dot lab-first lab-here");
+    chart.dot(here, 0.5, 7, "lab-dot lab-first lab-here");
     chart.end(
       `The network is ${fixed.phase}: its weight variance is ${written(network.weightVar, 4)}, ` +
         `the critical one ${written(unit.criticalWeightVar, 4)}.`
