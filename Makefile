@@ -46,9 +46,10 @@ dist: $(VENV)/.dev  ## build sdist and wheel to dist/, and try the installed whe
 	$(WHEEL)/bin/python $(PIP) --constraint constraints.txt dist/*.whl
 	cd $(WHEEL) && bin/python -P -W error $(abspath tests/installed.py) $(abspath dist)
 
+# Without --quiet: it hides warnings from --strict, too.
 docs: $(VENV)/.docs  ## build the documentation to site/
 	$(BIN)/python docs/make_figures.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
 bench: $(VENV)/.dev $(NT)/.ready  ## compare with neural-tangents; writes benchmarks/results/
