@@ -98,14 +98,20 @@ def broken_links(site: Path) -> Iterator[str]:
 class SiteBrowser(Browser):  # type: ignore[misc]  # the tests have no types
     """A browser for pages that do not say when they are ready."""
 
-    def look(self, url: str, width: int, dark: bool = False) -> None:
+    def look(self, url: str, width: int) -> None:
         """Load a page, with its fonts and pictures."""
-        self.ready = False
-        self.open(url, width=width, height=900, dark=dark)
+        self.open(url, width=width, height=900)
         self.value("document.fonts.ready.then(() => 1)")
         # pictures that load late are behind what is seen
         self.value("document.querySelectorAll('img').forEach(i => i.loading = 'eager')")
         self.wait("[...document.images].every(i => i.complete)")
+
+    def shade(self, dark: bool) -> None:
+        """Choose light or dark as a reader does: the choice is kept from page to page."""
+        scheme = "slate" if dark else "default"
+        self.value(f"document.querySelector('input[data-md-color-scheme={scheme}]').click()")
+        if not self.wait(f"document.body.dataset.mdColorScheme == '{scheme}'"):
+            raise RuntimeError(f"the page does not become {scheme}")
 
     def value(self, expression: str) -> Any:
         """A value of the page; the reports' sign of being ready is not theirs."""
@@ -173,11 +179,11 @@ def inspect(site: Path, names: list[str], folder: Path | None) -> Iterator[str]:
                 continue
             seen = set[str]()
             for width in WIDTHS:
-                for dark in (False, True):
-                    browser.look(path.resolve().as_uri(), width, dark)
+                browser.look(path.resolve().as_uri(), width)
+                for shade in ("light", "dark"):
+                    browser.shade(shade == "dark")
                     seen.update(faults(browser, width))
                     if folder:
-                        shade = "dark" if dark else "light"
                         stem = f"{name.replace('/', '-')}-{width}-{shade}"
                         browser.pictures(folder, stem, width)
             yield from (f"{name}: {one}" for one in sorted(seen))
