@@ -29,9 +29,13 @@ WAITING = re.compile(
 SIGNS = {
     "sqrt": "√", "sum": "Σ", "int": "∫", "le": "≤", "ge": "≥", "approx": "≈", "cdot": "·",
     "times": "×", "infty": "∞", "partial": "∂", "to": "→", "pm": "±", "langle": "⟨", "rangle": "⟩",
-    "circ": "∘", "varepsilon": "ε", "varphi": "φ", "top": "ᵀ",
+    "circ": "∘", "varepsilon": "ε", "varphi": "φ", "top": "ᵀ", "ell": "ℓ", "frac": " ",
 }  # fmt: skip
-LAYOUT = {"left", "right", "quad", "qquad", "begin", "end", "aligned", "mathbb", "mathrm", "text"}
+LAYOUT = re.compile(
+    r"\\(begin|end)\{\w+\}|\\(left|right|[Bb]ig[glr]*|q?quad|math\w+|text|operatorname|tilde|hat|bar)"
+    r"(?![a-z])|\\\\(\[\w+\])?|\\[^A-Za-z]|&"
+)
+FRACTION = re.compile(r"\\t?frac\s*(\d|\{[^{}]*\})\s*(\d|\{[^{}]*\})")
 log = logging.getLogger("mkdocs.hooks.formulas")
 
 
@@ -56,8 +60,6 @@ def plain(tex: str) -> str:
 
     def sign(match: re.Match[str]) -> str:
         name = match[1]
-        if name in LAYOUT:
-            return " "
         case = "CAPITAL" if name[0].isupper() else "SMALL"
         try:
             greek = unicodedata.lookup(f"GREEK {case} LETTER {name.replace('lambda', 'lamda')}")
@@ -65,9 +67,9 @@ def plain(tex: str) -> str:
             greek = name
         return SIGNS.get(name, greek)
 
-    text = re.sub(r"\\([A-Za-z]+)", sign, tex)
-    text = re.sub(r"\\.|[{}&]", " ", text)
-    return " ".join(text.split())
+    text = LAYOUT.sub(" ", FRACTION.sub(r"\1/\2", tex))
+    text = re.sub(r"\\([A-Za-z]+)", sign, text)
+    return " ".join(re.sub(r"[{}]", "", text).split())
 
 
 def on_page_content(content: str, **_: Any) -> str:

@@ -86,6 +86,17 @@ def test_a_wrong_formula_is_a_warning(caplog):
     assert "page.md" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("tex", "letters"),
+    [
+        (r"F_q'(\rho) = \tfrac12 \bigl(1 - \Lambda^{-1}\bigr)", "F_q'(ρ) = 1/2 (1 - Λ^-1 )"),
+        (r"\begin{aligned} a &= \sqrt{b} \\[1ex] c &\le \ell \end{aligned}", "a = √b c ≤ ℓ"),
+    ],
+)
+def test_what_the_search_has_of_a_formula(tex, letters):
+    assert script("formulas").plain(tex) == letters
+
+
 @pytest.mark.skipif(PROGRAM is None, reason="needs Chromium")
 def test_narrow_pages_and_the_search_from_disk(built):
     screenshots = script("screenshots")
