@@ -62,7 +62,9 @@ def plain(tex: str) -> str:
         name = match[1]
         case = "CAPITAL" if name[0].isupper() else "SMALL"
         try:
-            greek = unicodedata.lookup(f"GREEK {case} LETTER {name.replace('lambda', 'lamda')}")
+            greek = unicodedata.lookup(
+                f"GREEK {case} LETTER {name.lower().replace('lambda', 'lamda')}"
+            )
         except KeyError:
             greek = name
         return SIGNS.get(name, greek)
