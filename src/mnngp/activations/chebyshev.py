@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.fft import dct
 
-from mnngp._typing import Vector
+from mnngp._typing import Matrix, Vector
 from mnngp.errors import MnngpError
 
 HALF_RANGE = np.sqrt(0.5)  # sin(θ/2) at θ = π/2, where correlations change their sign
@@ -60,6 +60,18 @@ class Series:
         """Evaluate by Clenshaw's recurrence."""
         return np.asarray(chebyshev.chebval(s * (2.0 / self.upper) - 1.0, self.coefficients))
 
+    def at(self, s: float) -> float:
+        """Evaluate for one number, faster than an array of one."""
+        x = s * (2.0 / self.upper) - 1.0
+        last, before = 0.0, 0.0
+        for coefficient in self._reversed:
+            last, before = coefficient + 2.0 * x * last - before, last
+        return last - x * before
+
+    @cached_property
+    def _reversed(self) -> list[float]:
+        return [float(coefficient) for coefficient in self.coefficients[::-1]]
+
     def restricted(self, upper: float, tolerance: float) -> Series:
         """Return the same function on the shorter interval [0, upper], with fewer terms."""
         return Series(_interpolate(self, len(self.coefficients), upper), upper, self.tail).chopped(
@@ -69,13 +81,22 @@ class Series:
     @cached_property
     def powers(self) -> Vector:
         """Coefficients in powers of ``2s/upper - 1``, for short series."""
-        return np.asarray(chebyshev.cheb2poly(self.coefficients))
+        return self.coefficients @ _powers_of(len(self.coefficients))
 
     @cached_property
     def slope(self) -> Series:
         """The derivative with respect to s."""
         derivative = chebyshev.chebder(self.coefficients) * (2.0 / self.upper)
         return Series(np.asarray(derivative, dtype=np.float64), self.upper)
+
+
+@cache
+def _powers_of(count: int) -> Matrix:
+    """The coefficients of ``T_0`` to ``T_{count-1}`` in powers, a row each: whole numbers."""
+    rows = np.zeros((count, count))
+    for k, row in enumerate(rows):
+        row[: k + 1] = chebyshev.cheb2poly(np.eye(count)[k, : k + 1])
+    return rows
 
 
 def _interpolate(function: Callable[[Vector], Vector], count: int, upper: float) -> Vector:

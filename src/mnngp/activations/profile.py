@@ -15,6 +15,7 @@ so nothing cancels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -91,7 +92,7 @@ class Profile:
         if reach > 0.5:
             return float(self.deficit(np.array([reach]))[0])
         # the same; a deep network asks once a layer
-        return 2.0 * reach * float(self.near(np.sqrt(np.array([reach])))[0])
+        return 2.0 * reach * self.near.at(math.sqrt(reach))
 
     @cached_property
     def nonnegative(self) -> bool:

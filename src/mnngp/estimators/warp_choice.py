@@ -117,13 +117,15 @@ def _conditioned(spectrum: Spectrum, data: Observations) -> Matrix:
     They add up to what ``inference.scoring`` has for each target alone.
     """
     best = np.full(data.y.shape, -np.inf)
-    part = data.held_out_weight[:, None]
-    for ratio, alpha, precision in spectrum.conditioned(choice.noises_to_try(data)):
-        scale = scales(alpha, precision, ratio, data)
-        error = part * (alpha**2 / precision[:, None] + data.spread / ratio) / scale
-        variance = data.weight[:, None] * np.log(scale) - part * np.log(precision)[:, None]
-        variance = variance + (data.weight[:, None] - part) * math.log(ratio)
+    part = data.held_out_weight[:, None, None]
+    weight, spread = data.weight[:, None, None], data.spread[:, None]
+    for ratios, alpha, precision in spectrum.conditioned(choice.noises_to_try(data)):
+        scale, ratio = scales(alpha, precision, ratios, data), ratios[:, None]
+        error = part * (alpha**2 / precision[..., None] + spread / ratio) / scale
+        variance = weight * np.log(scale) - part * np.log(precision)[..., None]
+        variance = variance + (weight - part) * np.log(ratio)
         density = -0.5 * (error + variance)
-        better = density.sum(axis=0) > best.sum(axis=0)
-        best[:, better] = density[:, better]
+        for one in density.swapaxes(0, 1):
+            better = one.sum(axis=0) > best.sum(axis=0)
+            best[:, better] = one[:, better]
     return best

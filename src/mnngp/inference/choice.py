@@ -277,10 +277,12 @@ def trial_of(kernel: DeepKernel, points: Points, data: Observations, objective: 
     if objective.noise_ratio is not None:
         noises = np.array([objective.noise_ratio / spectrum.unit])
     found = [
-        (objective.score(alpha, precision, ratio, data), ratio)
-        for ratio, alpha, precision in spectrum.conditioned(noises)
+        (objective.scores(alpha, precision, ratios, data), ratios)
+        for ratios, alpha, precision in spectrum.conditioned(noises)
     ]
-    score, ratio = max(found, key=lambda pair: pair[0])
+    scores, ratios = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    best = int(np.argmax(scores))
+    score, ratio = float(scores[best]), float(ratios[best])
     return Trial(kernel, ratio, score, len(data), time.perf_counter() - began)
 
 
@@ -375,7 +377,8 @@ def best_scales(trial: Trial, data: Observations, seed: Any, posterior: Posterio
         few = data.sample(most, np.random.default_rng(seed))
         with collect_warnings():
             posterior = Posterior(trial.kernel, few.X, few.y, trial.noise_ratio / few.weight)
-    return scales(posterior.weights(), posterior.precision(), trial.noise_ratio, few)
+    alpha, precision = posterior.weights()[:, None], posterior.precision()[:, None]
+    return np.asarray(scales(alpha, precision, np.array([trial.noise_ratio]), few)[0])
 
 
 def _of_images(trial: Trial) -> bool:

@@ -51,12 +51,23 @@ class Objective:
             return None
         return self.noise_var / self.signal_var
 
-    def score(self, alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> float:
-        """Of what conditioning gives for a signal of one and the noise ``ratio``; never NaN."""
+    def scores(
+        self, alpha: Matrix, precision: Matrix, ratios: Vector, data: Observations
+    ) -> Vector:
+        """Of what conditioning gives for a signal of one and each of the noises; never NaN.
+
+        ``alpha`` is (n, noises, targets), ``precision`` (n, noises).
+        """
         measure = self._log_density if self.density else _negative_squared_error
         with np.errstate(all="ignore"):
-            value = measure(alpha, precision, ratio, data)
-        return value if math.isfinite(value) else -math.inf
+            values = measure(alpha, precision, ratios, data)
+        return np.where(np.isfinite(values), values, -np.inf)
+
+    def score(self, alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> float:
+        """The same, for one noise."""
+        return float(
+            self.scores(alpha[:, None], precision[:, None], np.array([ratio]), data).item()
+        )
 
     def far_ahead(self, score: float, other: float) -> bool:
         """Whether a score is so much better that it is no accident: errors are a tenth smaller."""
@@ -65,8 +76,8 @@ class Objective:
         return -score < 0.9 * -other
 
     def _log_density(
-        self, alpha: Matrix, precision: Vector, ratio: float, data: Observations
-    ) -> float:
+        self, alpha: Matrix, precision: Matrix, ratios: Vector, data: Observations
+    ) -> Vector:
         """The mean log density of the inputs' means, each predicted from the others, and of the
         spread about them.
 
@@ -75,30 +86,38 @@ class Objective:
         target.
         """
         total = float(data.weight.sum())
-        mean_square = scales(alpha, precision, ratio, data)
-        log_variance = -float(data.held_out_weight @ np.log(precision)) / total
-        if ratio > 0.0:
-            rest = float(np.sum(data.weight - data.held_out_weight))
-            log_variance += rest / total * math.log(ratio)
-        scale = self.signal_var
-        if scale is None and self.noise_var:
-            scale = self.noise_var / ratio
-        if scale is None:
+        mean_square = scales(alpha, precision, ratios, data)
+        rest = float(np.sum(data.weight - data.held_out_weight))
+        log_variance = rest * _log(ratios) - data.held_out_weight @ np.log(precision)
+        if self.signal_var is not None:
+            scale = np.full_like(ratios, self.signal_var)
+        elif self.noise_var:
+            scale = self.noise_var / ratios
+        else:
             # a constant target says nothing of the others' noise
-            varied = mean_square[mean_square > 0.0]
-            return -0.5 * (float(np.mean(np.log(varied))) + log_variance) if len(varied) else 0.0
-        return -0.5 * (float(np.mean(mean_square)) / scale + math.log(scale) + log_variance)
+            varied = mean_square > 0.0
+            logs = np.where(varied, np.log(np.where(varied, mean_square, 1.0)), 0.0).sum(axis=1)
+            count = varied.sum(axis=1)
+            best = logs / np.maximum(count, 1) + log_variance / total
+            return np.asarray(np.where(count > 0, -0.5 * best, 0.0))
+        value = mean_square.mean(axis=1) / scale + np.log(scale) + log_variance / total
+        return np.asarray(-0.5 * value)
 
 
-def scales(alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> Vector:
-    """The best scale of signal and noise together, of each target.
+def scales(alpha: Matrix, precision: Matrix, ratios: Vector, data: Observations) -> Matrix:
+    """The best scale of signal and noise together, for each noise and target.
 
     They are mean squares of the leave-one-out errors, in units of what was expected.
     """
-    square = data.held_out_weight @ (alpha**2 / precision[:, None])
-    if ratio > 0.0:
-        square = square + data.held_out_weight @ data.spread / ratio
+    square = np.tensordot(data.held_out_weight, alpha**2 / precision[..., None], axes=1)
+    spread = data.held_out_weight @ data.spread
+    square = square + spread / np.where(ratios > 0.0, ratios, np.inf)[:, None]
     return np.asarray(square / data.weight.sum())
+
+
+def _log(ratios: Vector) -> Vector:
+    """The logarithms of noises; of none, nothing."""
+    return np.log(np.where(ratios > 0.0, ratios, 1.0))
 
 
 def leave_out(precision: Vector, noise: Vector, share: Vector) -> tuple[Vector, Vector, Vector]:
@@ -125,12 +144,14 @@ def leave_out(precision: Vector, noise: Vector, share: Vector) -> tuple[Vector, 
 
 
 def _negative_squared_error(
-    alpha: Matrix, precision: Vector, ratio: float, data: Observations
-) -> float:
+    alpha: Matrix, precision: Matrix, ratios: Vector, data: Observations
+) -> Vector:
     """Minus the mean square error of predictions, each without the weight to be held out."""
-    own, others, _ = leave_out(precision, ratio / data.weight, data.held_out_weight / data.weight)
-    square = (others[:, None] * alpha) ** 2 + own[:, None] ** 2 * data.within
-    return -float(np.average(np.mean(square, axis=1), weights=data.weight))
+    share = (data.held_out_weight / data.weight)[:, None]
+    own, others, _ = leave_out(precision, ratios / data.weight[:, None], share)
+    square = others**2 * np.einsum("nmt,nmt->nm", alpha, alpha)
+    square += own**2 * data.within.sum(axis=1)[:, None]
+    return np.asarray(-(data.weight @ square) / (data.weight.sum() * alpha.shape[-1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,19 +185,20 @@ class Spectrum:
         projected = vectors.T @ (np.sqrt(data.weight)[:, None] * data.y)
         return Spectrum(np.maximum(values, 0.0), vectors, projected, data, unit)
 
-    def conditioned(self, noises: Vector) -> Iterator[tuple[float, Matrix, Vector]]:
-        """For each noise (relative to ``unit``): the noise itself, α, and the diagonal of C⁻¹."""
+    def conditioned(self, noises: Vector) -> Iterator[tuple[Vector, Matrix, Matrix]]:
+        """For some noises (relative to ``unit``) at a time: the noises themselves, α (n, noises,
+        targets), and the diagonal of C⁻¹ (n, noises).
+        """
         weight, targets = self.data.weight[:, None] / self.unit, self.projected.shape[1]
         root = np.sqrt(self.data.weight)[:, None] / self.unit
         shrunk = 1.0 / (self.values[:, None] + noises)
         precision = weight * (self.vectors**2 @ shrunk)
         step = max(1, _COLUMNS // targets)
         for start in range(0, len(noises), step):
-            few = shrunk[:, start : start + step, None] * self.projected[:, None, :]
+            part = slice(start, start + step)
+            few = shrunk[:, part, None] * self.projected[:, None, :]
             alpha = root[..., None] * (self.vectors @ few.reshape(len(few), -1)).reshape(few.shape)
-            for index in range(few.shape[1]):
-                noise = float(noises[start + index]) * self.unit
-                yield noise, alpha[:, index], precision[:, start + index]
+            yield noises[part] * self.unit, alpha, precision[:, part]
 
     def log_evidence(self, signal: float, noise: float) -> float:
         """Of all targets together, up to a constant; ``signal`` in units of the kernel's scale."""
