@@ -53,6 +53,7 @@ docs: $(VENV)/.docs  ## build the documentation to site/, from what is committed
 
 docs-data: $(VENV)/.docs  ## draw the figures and measure the tables of the documentation anew (some minutes)
 	$(BIN)/python docs/make_figures.py
+	$(BIN)/python docs/make_interactive.py
 
 docs-check: docs  ## look at every page of site/ in Chromium: pictures to screenshots/, and what is wrong
 	$(BIN)/python docs/screenshots.py
