@@ -14,7 +14,7 @@ INSTALL := $(BIN)/python $(PIP) --constraint constraints.txt
 # One thread of BLAS for each process: threads that wait for each other's cores took half of the time.
 PYTEST := -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-oldest test-next bench inference torch converge tabular lint docs dist reference clean help
+.PHONY: demo test test-oldest test-next bench inference torch converge tabular lint docs docs-data docs-check dist reference clean help
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -46,10 +46,17 @@ dist: $(VENV)/.dev  ## build sdist and wheel to dist/, and try the installed whe
 	$(WHEEL)/bin/python $(PIP) --constraint constraints.txt dist/*.whl
 	cd $(WHEEL) && bin/python -P -W error $(abspath tests/installed.py) $(abspath dist)
 
-docs: $(VENV)/.docs  ## build the documentation to site/
-	$(BIN)/python docs/make_figures.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+# Without --quiet: it hides warnings from --strict, too.
+docs: $(VENV)/.docs  ## build the documentation to site/, from what is committed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
+
+docs-data: $(VENV)/.docs  ## draw the figures and measure the tables of the documentation anew (some minutes)
+	$(BIN)/python docs/make_figures.py
+	$(BIN)/python docs/make_interactive.py
+
+docs-check: docs  ## look at every page of site/ in Chromium: pictures to screenshots/, and what is wrong
+	$(BIN)/python docs/screenshots.py
 
 bench: $(VENV)/.dev $(NT)/.ready  ## compare with neural-tangents; writes benchmarks/results/
 	$(BIN)/python benchmarks/kernel.py --peer $(NT)/bin/python
@@ -74,7 +81,7 @@ reference: $(NT)/.ready  ## make the reference values of neural-tangents again
 	$(NT)/bin/python tests/reference/convolution_reference.py
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) $(NT) $(OLDEST) $(NEXT) $(WHEEL) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(NT) $(OLDEST) $(NEXT) $(WHEEL) dist site screenshots .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src -name '*.nbi' -o -name '*.nbc' | xargs rm -f
 
 $(BIN)/python:

@@ -1,5 +1,5 @@
 """Draw the figures of the documentation to docs/figures/, and write its measured tables. `make
-docs` runs this.
+docs-data` runs this.
 """
 
 import json

@@ -56,8 +56,8 @@ def critical_weight_variances() -> str:
     return markdown(
         [
             "rank",
-            "M = E max²",
-            "critical weight_var = 1/M",
+            r"$M = \mathbb{E} \max^2$",
+            "critical `weight_var` = $1/M$",
             "its square root",
             "gradient² per layer",
             "layers for a tenth",
@@ -86,7 +86,15 @@ def against_high_precision() -> str:
         )
         rows.append([str(rank), str(len(rho)), *map(digits, worst)])
     return markdown(
-        ["rank", "values", "F_q", "F_q'", "F_q(1) - F_q(ρ), relative", "stated bound of F_q'"], rows
+        [
+            "rank",
+            "values",
+            "$F_q$",
+            "$F_q'$",
+            r"$F_q(1) - F_q(\rho)$, relative",
+            "stated bound of $F_q'$",
+        ],
+        rows,
     )
 
 
@@ -114,10 +122,10 @@ def table_method() -> str:
     return markdown(
         [
             "rank",
-            "at 20 nodes, ρ > -1, r_max = 10",
+            r"at 20 nodes, $\rho > -1$, $R_{\max} = 10$",
             "between 1001 nodes",
-            "of F_q(1) - F_q(ρ) at ρ = 0.999",
-            "at 40 nodes, ρ > -1, r_max = 100 as printed",
+            r"of $F_q(1) - F_q(\rho)$ at $\rho = 0.999$",
+            r"at 40 nodes, $\rho > -1$, $R_{\max} = 100$ as printed",
         ],
         rows,
     )

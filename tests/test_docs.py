@@ -3,13 +3,16 @@ the pages say.
 """
 
 import importlib.util
+import inspect
 import pkgutil
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import mnngp
+from tests import public_api
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -91,6 +94,69 @@ def test_the_reference_names_what_there_is():
     for name in names:
         if importlib.util.find_spec("torch") or not re.search("finite|interop|convergence", name):
             assert pkgutil.resolve_name(name) is not None
+
+
+def documented():
+    """The objects that the API page describes, by directives and by the members of modules."""
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for name, options in re.findall(r"^::: (\S+)\n((?:    .*\n)*)", text, re.MULTILINE):
+        value = pkgutil.resolve_name(name)
+        members = re.search(r" members: \[(.*)\]", options)
+        if inspect.ismodule(value):
+            yield from (getattr(value, member.strip()) for member in members[1].split(","))
+        else:
+            yield value
+
+
+def public():
+    """The public objects with their names, modules aside."""
+    for module, lines in public_api.describe().items():
+        for line in lines:
+            name = re.match(r"(?:class )?(\w*)", line)[1]
+            value = pkgutil.resolve_name(f"{module}:{name}") if name else None
+            if name and name != "__version__" and not inspect.ismodule(value):
+                yield f"{module}.{name}", value
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="the page has what needs PyTorch")
+def test_the_reference_has_every_public_name():
+    there = {id(value) for value in documented()}
+    missing = [name for name, value in public() if id(value) not in there]
+    assert not missing, f"docs/api.md does not have {', '.join(missing)}"
+
+
+def undescribed(docstring):
+    """The parameters, attributes and results of a docstring that nothing is said of."""
+    for title in ("Parameters", "Attributes", "Returns", "Other Parameters"):
+        section = re.search(rf"^{title}\n-+\n(.*?)(?=^\S[^\n]*\n---|\Z)", docstring, re.M | re.S)
+        lines = section[1].splitlines() if section else []
+        for line, after in pairwise([*lines, ""]):
+            if line and not line.startswith(" ") and not after.startswith(" "):
+                yield line
+
+
+def test_what_counts_as_undescribed():
+    said = "It.\n\nParameters\n----------\na : int\n    A.\nb, c : int\n\nReturns\n-------\nfloat\n"
+    assert list(undescribed(said)) == ["b, c : int", "float"]
+    assert not list(
+        undescribed(said.replace("int\n\n", "int\n    B.\n\n").replace("float", "x\n    X"))
+    )
+
+
+def test_the_reference_has_no_empty_description():
+    empty = []
+    for name, value in public():
+        if not callable(value):
+            continue  # data: what is said of it stands below it, in its module
+        members = inspect.getmembers(value, callable) if inspect.isclass(value) else []
+        for key, member in [("", value), *members]:
+            ours = getattr(member, "__module__", None) or ""
+            if ours.startswith("mnngp") and (key == "__call__" or not key.startswith("_")):
+                text = inspect.getdoc(member) or ""
+                empty += [f"{name} {key}: {line}" for line in undescribed(text)]
+        if not inspect.getdoc(value):
+            empty.append(name)
+    assert not empty, "\n".join(empty)
 
 
 def test_the_first_commands_are_named():

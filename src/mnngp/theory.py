@@ -76,7 +76,9 @@ class DepthProfile:
     Attributes
     ----------
     variance : array (depth + 1,)
+        Of a pre-activation, the same for both.
     correlation : array (depth + 1,)
+        Of the two.
     distance : array (depth + 1,)
         ``1 - correlation``, accurate also where the correlation has rounded to one.
     gradient : array (depth + 1,)

@@ -51,8 +51,10 @@ def _published() -> dict[str, dict[str, Any]]:
 _KNOWN = _published()
 CIFAR10_PYTHON: Digests = _KNOWN.pop("cifar10-python")["files"]
 COLLECTIONS = {name: Collection(name, **facts) for name, facts in _KNOWN.items()}
+"""The collections that are known, by name."""
 CIFAR10 = COLLECTIONS["cifar10"]
 NAMES = tuple(COLLECTIONS)
+"""The names of the collections: what ``load`` and ``fetch`` take."""
 
 
 def collection(name: object) -> Collection:

@@ -76,12 +76,16 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : array
+        The labels, in order.
     kernel_ : MaxoutKernel or NetworkKernel
+        The one that was chosen or given, with its variances.
     noise_var_, signal_var_ : float
+        The variances of the noise and of the signal.
     trials_ : list of dict
         As of ``MaxoutGPRegressor``; the score is minus the leave-one-out mean squared error in
         units of the targets' variance.
     loo_ : ClassificationLeaveOneOut
+        Of each row by all others.
     calibration_ : mnngp.estimators.calibration.Calibration
         From posterior means and variances to probabilities; found when it is first asked for.
     log_marginal_likelihood_ : float

@@ -62,6 +62,7 @@ class ImageStandardizer(_ImageTransformer):
     image_shape_ : tuple or None
         Of the images, if they came as such.
     n_features_in_, feature_names_in_
+        Number and names of the columns, as scikit-learn has them.
 
     Examples
     --------
@@ -138,6 +139,7 @@ class ZCAWhitening(_Whitening):
     Attributes
     ----------
     mean_ : array (pixels,)
+        Of the training images.
     components_ : array (r, pixels)
         Directions of the training images' variance, the largest first; at most as many as images.
     explained_variance_ : array (r,)
@@ -145,6 +147,7 @@ class ZCAWhitening(_Whitening):
     image_shape_ : tuple or None
         Of the images, if they came as such.
     n_features_in_, feature_names_in_
+        Number and names of the columns, as scikit-learn has them.
 
     Examples
     --------
@@ -238,6 +241,7 @@ class StationaryWhitening(_Whitening):
     image_shape_ : tuple or None
         Of the images, if they came as such.
     n_features_in_, feature_names_in_
+        Number and names of the columns, as scikit-learn has them.
 
     Examples
     --------

@@ -134,7 +134,9 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
     Attributes
     ----------
     kernel_ : MaxoutKernel or NetworkKernel
+        The one that was chosen or given, with its variances.
     noise_var_, signal_var_ : float, or array (targets,)
+        The variances of the noise and of the signal, in squared units of the (warped) targets.
     warp_ : Identity, Log or Arcsinh of ``mnngp.estimators.warp``, or a tuple of one for each target
         What was done to the targets, with its numbers, such as ``Log(shift=0.0)``.
     trials_ : list of dict
@@ -145,6 +147,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         Of each row by all others, so that copies of a row vouch for each other (they do not when
         kernels are chosen).
     log_marginal_likelihood_ : float
+        The log evidence of the targets, summed over them if there are several.
     feature_relevance_ : array (columns,)
         How much the prediction depends on each column, as shares of one; computed when it is first
         asked for. ``mnngp.plots.relevance`` draws it.
@@ -156,6 +159,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         How the columns of a frame became features; None for an array, and for a frame of nothing
         but numbers.
     n_features_in_, feature_names_in_
+        Number and names of the columns, as scikit-learn has them.
 
     Examples
     --------

@@ -44,6 +44,7 @@ class MaxoutNetwork(FiniteNetwork):
         Of the initial parameters; equal seeds give equal networks of one dtype, on every device.
         None: a seed that PyTorch's own generator draws, so ``torch.manual_seed`` decides.
     dtype : {"float32", "float64"}, or torch.float32, torch.float64
+        Of the parameters.
     device : str or torch.device
         Any that PyTorch has.
 

@@ -18,8 +18,11 @@ class Training:
     Parameters
     ----------
     optimizer : {"adam", "sgd"}
+        Adam, or plain gradient descent over batches.
     learning_rate : float
+        Of every step.
     epochs : int
+        How often every row is seen, at most.
     batch_size : int
         Rows of a step; the last step of an epoch takes what is left.
     patience : int, optional

@@ -62,6 +62,7 @@ def tangent_kernel(network: FiniteNetwork, X: Any, Y: Any = None, *, output: int
     Returns
     -------
     array of shape (n, m)
+        The sum over all parameters of products of gradients.
 
     Examples
     --------

@@ -150,7 +150,8 @@ def predict(
 
     Returns
     -------
-    array (networks, points, outputs); for a single network (points, outputs)
+    array (networks, points, outputs)
+        What the networks say of each point; (points, outputs) for a single network.
     """
     group = as_group(networks)
     points = input_sets("X", X, group)

@@ -35,7 +35,9 @@ class GradientFlow:
     kernel : MaxoutKernel or NetworkKernel
         Its ``kind`` does not matter: both kernels of the network are used.
     X : array of shape (n, d)
+        The points to learn from.
     y : array of shape (n,) or (n, targets)
+        What is observed there.
     ridge : float
         Strength of a pull of the parameters to their initialisation, ``ridge/2 |θ - θ₀|²`` added to
         the loss: Θ⁻¹ becomes ``(Θ + ridge)⁻¹``, and so in the exponent. Zero is the plain flow.

@@ -74,6 +74,7 @@ class LeaveOneOut:
     Attributes
     ----------
     mean : array of shape (n,) or (n, targets)
+        What the others predict.
     variance : array of shape (n,)
         Of the target: the function's and the noise's.
     log_density : array of shape (n,) or (n, targets)

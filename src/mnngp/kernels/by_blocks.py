@@ -57,7 +57,8 @@ def kernel_matrix(
 
     Returns
     -------
-    K : array (n, m), exactly symmetric for ``Y = None``
+    K : array (n, m)
+        The kernel matrix, exactly symmetric for ``Y = None``.
 
     Examples
     --------

@@ -42,8 +42,9 @@ class NetworkKernel(DeepKernel):
     kind : "nngp" or "ntk"
         This and what follows are as for ``MaxoutKernel``.
     dtype : "float64" or "float32"
-    weight_var_bounds : pair of floats or "fixed"
-    bias_var_bounds : pair of floats or "fixed"
+        Type of the matrices.
+    weight_var_bounds, bias_var_bounds : pair of floats or "fixed"
+        Between which an optimiser may choose the variances.
     image_shape : (height, width), (height, width, channels) or None
         Of the images of a convolutional network, which may then be rows of all their pixels; for
         windows of one dimension the (length, channels) of signals. Without it images are

@@ -60,8 +60,10 @@ class DeepKernel(Kernel):  # type: ignore[misc]
 
         Returns
         -------
-        K : array (n, m), exactly symmetric for ``Y = None``
-        K_gradient : array (n, n, len(theta)), only with ``eval_gradient``
+        K : array (n, m)
+            The kernel matrix, exactly symmetric for ``Y = None``.
+        K_gradient : array (n, n, len(theta))
+            Its derivatives in ``theta``, the logarithms; only with ``eval_gradient``.
         """
         network = self._network()
         if eval_gradient and Y is not None:
@@ -131,7 +133,9 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         Returns
         -------
         K : array (n, m)
+            The scaled matrix.
         log_scale : float
+            The logarithm of what it was divided by.
         """
         network = self._network()
         x, y = self.points(X, Y)

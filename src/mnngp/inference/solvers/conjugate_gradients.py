@@ -46,6 +46,7 @@ class IterationReport:
     contraction : float
         κ: one for a plain correlation matrix, less where the distance form was used.
     iterations : int
+        How many it took.
     residuals : tuple of float
         The relative residual of each target, and of the intercept, computed at the end.
     history : tuple of float

@@ -132,8 +132,12 @@ class NetworkKernel(DeepKernel):
     ----------
     layers : sequence of mnngp.Activation
         The activation of each hidden layer, from the input on.
-    weight_var, bias_var, kind, **options
+    weight_var, bias_var : float, sequence of floats, or Tensor
+        Initial variances, as of ``MaxoutKernel``.
+    kind : "nngp" or "ntk"
         As of ``MaxoutKernel``.
+    **options
+        All others of ``MaxoutKernel``.
 
     Examples
     --------
