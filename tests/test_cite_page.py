@@ -17,7 +17,10 @@ def test_the_page_agrees_with_the_citation_file():
     assert list(entries) == ["article", "software"]
 
     def given(part, key):
-        return [value.strip('"') for value in re.findall(rf"^(?: *- )?\s*{key}: (.+)$", part, re.MULTILINE)]
+        return [
+            value.strip('"')
+            for value in re.findall(rf"^(?: *- )?\s*{key}: (.+)$", part, re.MULTILINE)
+        ]
 
     (title,), (version,), (date,), (licence,) = (
         given(software, key) for key in ("title", "version", "date-released", "license")
