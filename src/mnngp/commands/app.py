@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -38,7 +39,7 @@ def _options(
 
 
 # One for each, below its options in --help and on the page of the command line.
-EXAMPLES = {
+EXAMPLES: dict[Callable[..., None], str] = {
     demo: "mnngp demo --output digits.html",
     models.fit: "mnngp fit train.csv --target price --output model.mnngp",
     models.predict: "mnngp predict model.mnngp new.csv --interval 0.9",
