@@ -79,6 +79,7 @@ tabular: $(VENV)/.tabular  ## compare with a forest, a tuned SVM and boosting on
 reference: $(NT)/.ready  ## make the reference values of neural-tangents again
 	$(NT)/bin/python tests/reference/neural_tangents_reference.py
 	$(NT)/bin/python tests/reference/convolution_reference.py
+	$(NT)/bin/python tests/reference/neural_tangents_names.py
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) $(NT) $(OLDEST) $(NEXT) $(WHEEL) dist site screenshots .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

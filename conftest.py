@@ -20,7 +20,7 @@ NEED_TORCH = [
 collect_ignore_glob = [] if find_spec("torch") else NEED_TORCH
 
 # whose code tests/test_docs.py runs
-PAGES = ("README.md", "convergence.md", "finite.md", "gpytorch.md")
+PAGES = ("README.md", "convergence.md", "finite.md", "gpytorch.md", "initialisation.md")
 
 
 def pytest_report_header() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -37,12 +38,22 @@ def _options(
     """Infinitely wide maxout networks as Gaussian processes."""
 
 
+# One for each, below its options in --help and on the page of the command line.
+EXAMPLES: dict[Callable[..., None], str] = {
+    demo: "mnngp demo --output digits.html",
+    models.fit: "mnngp fit train.csv --target price --output model.mnngp",
+    models.predict: "mnngp predict model.mnngp new.csv --interval 0.9",
+    sweep: "mnngp sweep experiments/digits-small.toml --output digits.sqlite",
+    table: "mnngp table digits.sqlite --ranks",
+    report: "mnngp report digits.sqlite --output report.html",
+    limits.phase: "mnngp phase --rank 4 --depth 30 --plot phase.png",
+    models.plan: "mnngp plan --n 50000 --features 784 --targets 10 --memory 32GB",
+    limits.converge: "mnngp converge --rank 4 --width 20 --width 200 --networks 50",
+}
+
 app.add_typer(data.app, name="data")
-for command in (
-    *(demo, models.fit, models.predict, sweep, table, report),
-    *(limits.phase, models.plan, limits.converge),
-):
-    app.command()(command)
+for command, example in EXAMPLES.items():
+    app.command(epilog=f"Example: {example}")(command)
 
 
 def main() -> None:

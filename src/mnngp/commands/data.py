@@ -17,7 +17,7 @@ DATA_DIR = typer.Option(
 )
 
 
-@app.command("list")
+@app.command("list", epilog="Example: mnngp data list")
 def show(
     data_dir: Path | None = DATA_DIR,
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
@@ -55,7 +55,7 @@ def show(
     typer.echo("mnngp data fetch NAME downloads one.")
 
 
-@app.command()
+@app.command(epilog="Example: mnngp data fetch mnist")
 def fetch(
     name: str = typer.Argument(..., help="mnist, fashion-mnist or cifar10."),
     data_dir: Path | None = DATA_DIR,
