@@ -1,5 +1,7 @@
 """Great depth: relative accuracy, scales that do not fit."""
 
+import warnings
+
 import mpmath
 import numpy as np
 import pytest
@@ -51,6 +53,12 @@ def test_a_kernel_that_does_not_fit_its_type_says_so():
             call(X)
     K, log_scale = single.normalized(X)
     np.testing.assert_allclose(K * np.exp(log_scale), double, rtol=1e-5)
+
+    # too small, by so much that a factor of its derivative overflows, or its distances underflow
+    for depth in (1000, 2000):
+        with warnings.catch_warnings(), pytest.raises(ScaleError, match="float64 cannot hold"):
+            warnings.simplefilter("error")
+            MaxoutKernel(depth, 4, weight_var=0.01, bias_var=0.0)(X)
 
     for weight_var in (4.83, 0.2):  # too large, and too small
         deep = MaxoutKernel(1000, 4, weight_var=weight_var, bias_var=0.0)

@@ -82,7 +82,7 @@ def collapsed(steps: Sequence[Step], dtype: np.dtype[Any], *, tangent: bool) -> 
 
     def shrinkage(u: Vector) -> Vector:
         distance = run(u)[0]
-        if not distance.all():
+        if distance.min() < np.finfo(np.float64).tiny:
             raise MnngpError("distances underflow")
         return np.sqrt(u / distance)
 

@@ -268,7 +268,8 @@ def _homogeneous_step(points: Diagonal, block: Block) -> HomogeneousStep:
     reach_next = (
         np.ptp(p) ** 2 + np.ptp(r) ** 2 + 0.5 * float(a.max()) ** 2 * largest_fall * (1.0 + 1e-9)
     )
-    shrinkage = np.ldexp(np.sqrt(w) / root, -points.exponent)
+    with np.errstate(over="ignore"):  # a kernel that no type can hold is refused as a whole
+        shrinkage = np.ldexp(np.sqrt(w) / root, -points.exponent)
     step = HomogeneousStep(
         kind,
         a,
