@@ -106,7 +106,7 @@ def test_deep_and_chaotic_smooth_networks_need_a_short_series():
     x = points(40)
     window = sphere.window(x, x)
     network = NetworkKernel([Tanh()] * 100, 3.1413793103448278, 0.9655172413793104).network
-    assert len(curve.curve(network, 1.0, window).chart[0]) < 130
+    assert len(curve.curve(network, 1.0, window).chart.series) < 130
     memory = np.empty(layout.packed_shape(40))
     packed_correlations(network, sphere.on_sphere(x, window), memory)
     # measured: 1e-16
