@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.fft import dct
 
-from mnngp._typing import Vector
+from mnngp._typing import Matrix, Vector
 from mnngp.errors import MnngpError
 
 HALF_RANGE = np.sqrt(0.5)  # sin(θ/2) at θ = π/2, where correlations change their sign
@@ -69,13 +69,26 @@ class Series:
     @cached_property
     def powers(self) -> Vector:
         """Coefficients in powers of ``2s/upper - 1``, for short series."""
-        return np.asarray(chebyshev.cheb2poly(self.coefficients))
+        return np.asarray(self.coefficients @ _in_powers(len(self.coefficients)))
 
     @cached_property
     def slope(self) -> Series:
         """The derivative with respect to s."""
         derivative = chebyshev.chebder(self.coefficients) * (2.0 / self.upper)
         return Series(np.asarray(derivative, dtype=np.float64), self.upper)
+
+
+@lru_cache(maxsize=64)
+def _in_powers(count: int) -> Matrix:
+    """The coefficients of T_0, …, T_{count-1} in powers, a polynomial a row: they are integers.
+
+    NumPy's ``cheb2poly`` takes a millisecond, which a sweep over many networks notices.
+    """
+    rows = np.eye(count)
+    for k in range(2, count):
+        rows[k] = -rows[k - 2]
+        rows[k, 1:] += 2.0 * rows[k - 1, :-1]
+    return rows
 
 
 def _interpolate(function: Callable[[Vector], Vector], count: int, upper: float) -> Vector:

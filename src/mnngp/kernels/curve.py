@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.polynomial.chebyshev import cheb2poly
 
 from mnngp._system.compiled import compiled, to_tuple
 from mnngp._typing import Array, Matrix, Vector
@@ -25,7 +24,7 @@ from mnngp.errors import MnngpError
 from mnngp.kernels import strips
 from mnngp.kernels.forward import advance, wanted, way_of
 from mnngp.kernels.layout import Panel
-from mnngp.kernels.pointwise import Step, behind
+from mnngp.kernels.pointwise import Diagonal, Step, behind
 from mnngp.kernels.program import TOLERANCE, one_step, pack, padded, side
 from mnngp.kernels.strips import Program, Side, chebyshev, polynomial
 from mnngp.networks.network import Network
@@ -227,7 +226,7 @@ class Curve:
 
     chart: Chart
     layers: tuple[Program, Side, Side]
-    diagonal: float  # t_L of a point with itself; one without tangents
+    point: Diagonal  # where a point is behind the network
 
     @property
     def tangent(self) -> bool:
@@ -238,7 +237,7 @@ class Curve:
     ) -> None:
         """The network's correlations (see ``evaluate``), from half angles."""
         if self.tangent:
-            self._run(angles, out, panel, (0.0, 1.0 / self.diagonal))
+            self._run(angles, out, panel, (0.0, 1.0 / float(self.point.tangent[0])))
         else:
             self._run(angles, out, panel, (1.0, -2.0 / contraction))
 
@@ -250,7 +249,7 @@ class Curve:
         self, angles: Matrix, out: Matrix, panel: Panel | None, affine: tuple[float, float]
     ) -> None:
         if panel is None:  # a contiguous matrix, as one long row: rows may be short
-            assert angles.flags.c_contiguous and out.flags.c_contiguous
+            assert out.flags.c_contiguous
             panel, angles, out = Panel(0, 1, 0, out.size), angles.reshape(1, -1), out.reshape(1, -1)
         to_entries(angles, out, panel, self.chart, self.layers, affine)
 
@@ -275,19 +274,15 @@ def curve(network: Network, square_length: float, interval: Window) -> Curve:
     stretch = 2.0 / (high - low)
     # Without a series everything is outside of the interval, and goes through the layers.
     shift = stretch * low + 1.0 if series is not None else math.inf
-    coefficients = np.zeros(2) if series is None else series.coefficients
-    diagonal = float(point.tangent[0]) if network.tangent else 1.0
-    chart = Chart(_powers(coefficients), padded(coefficients), stretch, shift)
-    return Curve(chart, (run.program, run.row, run.cols), diagonal)
+    series = series or Series(np.zeros(2), high - low)
+    chart = Chart(_powers(series), padded(series.coefficients), stretch, shift)
+    return Curve(chart, (run.program, run.row, run.cols), point)
 
 
-def _powers(coefficients: Vector) -> Vector:
-    """A Chebyshev series in powers, with zeros to a number of them that there is a loop for."""
-    none = np.empty(0)
-    if len(coefficients) > _TERMS[-1]:
-        return none
-    powers = cheb2poly(coefficients)
-    if np.abs(powers).sum() > _GROWTH * np.abs(coefficients).sum():
-        return none
-    terms = next(terms for terms in _TERMS if len(powers) <= terms)
-    return np.append(powers, np.zeros(terms - len(powers)))
+def _powers(series: Series) -> Vector:
+    """A series in powers, with zeros to a number of them that there is a loop for."""
+    short = len(series.coefficients) <= _TERMS[-1]
+    if not short or np.abs(series.powers).sum() > _GROWTH * np.abs(series.coefficients).sum():
+        return np.empty(0)
+    terms = next(terms for terms in _TERMS if len(series.powers) <= terms)
+    return np.append(series.powers, np.zeros(terms - len(series.powers)))

@@ -200,13 +200,9 @@ def on_sphere(
 
 @evaluate.diagonal.register(Beside)
 @evaluate.diagonal.register(Sphere)
-def _diagonal(network: Network, x: Points) -> Vector:
-    return np.repeat(_variance(network, float(x.square_lengths[0])), len(x))
-
-
-@lru_cache(maxsize=32)  # all chunks of new points ask for it again
-def _variance(network: Network, square_length: float) -> Vector:
-    return evaluate.diagonal(network, Points(np.empty((1, 0)), np.array([square_length])))
+def _diagonal(network: Network, x: Sphere | Beside) -> Vector:
+    points = x.others if isinstance(x, Beside) else x
+    return np.repeat(evaluate.variances(network, points.curve(network).point), len(x))
 
 
 @evaluate.packed_correlations.register(Sphere)
