@@ -39,7 +39,7 @@ _STRIP = 1024
 _FITS = ((1e-15, 32), (4e-15, 32), (1e-14, 128), (1e-13, 256))
 # Terms of a series in powers. Powers lose what their coefficients are larger than those of the
 # Chebyshev series: little, if that is short. Their sums, relative to each other, may grow by this.
-_TERMS = (13, 17, 21, 25, 29)
+_TERMS = (17, 21, 25, 29)
 _GROWTH = 4.0
 
 
@@ -136,11 +136,7 @@ def by_powers(angle: Array, chart: Chart, affine: tuple[float, float], out: Arra
     stretch, shift = chart.stretch, chart.shift
     offset, factor = affine
     terms = chart.powers.shape[0]
-    if terms == 13:
-        c13 = to_tuple(chart.powers, 13)
-        for j in range(angle.shape[0]):
-            out[j] = offset + factor * polynomial(c13, stretch * angle[j] - shift)
-    elif terms == 17:
+    if terms == 17:
         c17 = to_tuple(chart.powers, 17)
         for j in range(angle.shape[0]):
             out[j] = offset + factor * polynomial(c17, stretch * angle[j] - shift)
