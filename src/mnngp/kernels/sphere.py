@@ -269,16 +269,16 @@ def _correlations_times(
         return evaluate.correlations_times.generic(network, x, y, weights, contraction=contraction)
     line, result = x.others.curve(network), np.empty((len(x), weights.shape[1]))
     height = max(_FEWEST, _CACHED // len(y))
+    # whole panels, so that angles are the same whether they are kept or not
+    size = layout.TASK * max(1, height // layout.TASK)
 
     def task(start: int) -> None:
-        angles = x[start : start + layout.TASK].half_angles()
+        angles = x[start : start + size].half_angles()
         out = np.empty((min(height, len(angles)), len(y)))
         for first in range(0, len(angles), height):
             some = angles[first : first + height]
             line.correlations(some, out[: len(some)], contraction=contraction)
             np.matmul(out[: len(some)], weights, out=result[start + first :][: len(some)])
 
-    # whole panels, so that angles are the same whether they are kept or not
-    tasks = range(0, len(x), layout.TASK)
-    threads.parallel_for(task, tasks, work=len(x) * len(y) * x.work)
+    threads.parallel_for(task, range(0, len(x), size), work=len(x) * len(y) * x.work)
     return result
