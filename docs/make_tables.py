@@ -269,6 +269,7 @@ TABLES = {
     "benchmark_inference.md": partial(benchmark, "inference", "make inference"),
     "benchmark_tabular.md": partial(benchmark, "tabular", "make tabular"),
     "benchmark_sweep.md": partial(benchmark, "sweep", "python benchmarks/sweep.py"),
+    "benchmark_grid.md": partial(benchmark, "grid", "python benchmarks/grid.py"),
     "benchmark_ordered.md": partial(benchmark, "ordered", "python benchmarks/ordered.py"),
 }
 

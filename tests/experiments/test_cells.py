@@ -17,6 +17,7 @@ from mnngp.experiments.protocol import Protocol
 from mnngp.experiments.records import commit
 from mnngp.experiments.store import Store
 from mnngp.inference import Posterior
+from mnngp.kernels import curve
 from tests.experiments.sweeps import Counter, in_order, numbers, protocol_of, swept
 
 FAMILIES = [
@@ -167,6 +168,38 @@ def test_threads_do_not_change_the_numbers(digits, tmp_path):
         one = swept(tmp_path / "one.sqlite", protocol, digits)
     several = swept(tmp_path / "several.sqlite", protocol, digits)
     assert numbers(one) == numbers(several)
+
+
+@pytest.fixture(scope="module")
+def paper_sizes(digits, tmp_path_factory):
+    """Cells with as many training images as in the paper, up to 1,000, by one thread."""
+    families = [
+        {"activation": name, "depth": [1, 21], "weight_var": [0.1, 2.8], "bias_var": 0.3}
+        for name in ("maxout", "relu", "tanh")
+    ]
+    families[0]["rank"] = 3
+    sizes = [100, 500, 1000]
+    protocol = protocol_of(train=sizes, validation=198, test=599, repeats=2, family=families)
+    with threadpool_limits(1, user_api="blas"):
+        path = tmp_path_factory.mktemp("sizes") / "run.sqlite"
+        return protocol, numbers(swept(path, protocol, digits))
+
+
+def test_a_fresh_run_gives_the_same_cells_to_the_last_digit(paper_sizes, digits, tmp_path):
+    protocol, expected = paper_sizes
+    assert len(expected) == len(protocol) == 72
+    curve.curve.cache_clear()
+    assert numbers(swept(tmp_path / "several.sqlite", protocol, digits)) == expected
+
+
+def test_a_run_in_another_order_gives_the_same_cells_to_the_last_digit(
+    paper_sizes, digits, tmp_path, monkeypatch
+):
+    """As where others have done a part, or a sweep goes on: cells know nothing of each other."""
+    protocol, expected = paper_sizes
+    monkeypatch.setattr(runner, "units", lambda protocol, units=runner.units: units(protocol)[::-1])
+    monkeypatch.setattr(cells, "_KEPT", 0)
+    assert numbers(swept(tmp_path / "reversed.sqlite", protocol, digits)) == expected
 
 
 def test_images_of_another_collection(digits, tmp_path):

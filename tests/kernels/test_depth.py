@@ -1,6 +1,5 @@
 """Great depth: relative accuracy, scales that do not fit."""
 
-import warnings
 
 import mpmath
 import numpy as np

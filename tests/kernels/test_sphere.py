@@ -1,15 +1,19 @@
 """Points of one length: angles and short series against the recursion over the layers."""
 
+from dataclasses import replace
+
 import mpmath
 import numpy as np
 import pytest
 
 from mnngp import GELU, Abs, Erf, Maxout, MaxoutKernel, NetworkKernel, ReLU, Tanh
+from mnngp.activations.chebyshev import Series
 from mnngp.errors import MnngpError
 from mnngp.inference.solvers.covariance import contraction
 from mnngp.kernels import curve, layout, sphere
 from mnngp.kernels.evaluate import correlations, diagonal, distances, packed_correlations
 from mnngp.kernels.points import Points
+from mnngp.kernels.pointwise import behind
 
 NETWORKS = [
     *(MaxoutKernel(depth, rank, 0.78, 0.62) for depth, rank in [(1, 2), (17, 4), (40, 3)]),
@@ -88,6 +92,40 @@ def test_curves_against_the_recursion(kernel, keep):
     np.testing.assert_array_equal(part, cross[10:20])
 
 
+@pytest.mark.parametrize(
+    ("network", "terms"),
+    [
+        (MaxoutKernel(1, 2, 0.1, 2.0).network, 17),
+        (MaxoutKernel(9, 3, 1.5, 0.3).network, 21),
+        (MaxoutKernel(1, 2, 4.8, 0.07).network, 25),
+        (MaxoutKernel(21, 2, 4.8, 0.07).network, 29),
+        (NetworkKernel([Tanh()] * 100, 3.14, 0.97).network, 0),
+    ],
+)
+def test_powers_are_as_good_as_the_chebyshev_series(network, terms):
+    """For each number of them there is a loop; a long series stays as it is."""
+    low, high = 0.148, 0.843
+    line = curve.curve(network, 1.0, (low, high))
+    assert len(line.chart.powers) == terms
+    angles = np.linspace(low, high, 5000).reshape(2, -1)
+    found, series = np.empty_like(angles), np.empty_like(angles)
+    line.distances(angles, found)
+    replace(line, chart=line.chart._replace(powers=np.empty(0))).distances(angles, series)
+    # measured: 5e-16
+    np.testing.assert_allclose(found, series, rtol=0.0, atol=2e-15 * series.max())
+    if terms:
+        steps, _ = behind(np.ones(1), network.blocks)
+        exact = curve.OneWay(steps, tangent=False)(np.sin(angles.ravel()) ** 2)[0]
+        # measured: 3e-15, as of the Chebyshev series
+        np.testing.assert_allclose(found.ravel(), exact, rtol=0.0, atol=1e-14 * exact.max())
+
+
+def test_powers_that_would_lose_digits_are_not_taken():
+    """Those of T_24 are as large as 10⁸, and the series is one."""
+    assert curve._powers(Series(np.eye(25)[24], 1.0)).size == 0
+    assert curve._powers(Series(np.eye(25)[1], 1.0)).size == 25
+
+
 def test_without_a_series_everything_goes_through_the_layers(monkeypatch):
     x, network = points(), MaxoutKernel(13, 3, 1.5, 0.2).network
     monkeypatch.setattr(curve, "_FITS", ())
@@ -106,7 +144,7 @@ def test_deep_and_chaotic_smooth_networks_need_a_short_series():
     x = points(40)
     window = sphere.window(x, x)
     network = NetworkKernel([Tanh()] * 100, 3.1413793103448278, 0.9655172413793104).network
-    assert len(curve.curve(network, 1.0, window).chart[0]) < 130
+    assert len(curve.curve(network, 1.0, window).chart.series) < 130
     memory = np.empty(layout.packed_shape(40))
     packed_correlations(network, sphere.on_sphere(x, window), memory)
     # measured: 1e-16

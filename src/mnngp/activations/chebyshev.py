@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -81,7 +81,7 @@ class Series:
     @cached_property
     def powers(self) -> Vector:
         """Coefficients in powers of ``2s/upper - 1``, for short series."""
-        return self.coefficients @ _powers_of(len(self.coefficients))
+        return np.asarray(self.coefficients @ _in_powers(len(self.coefficients)))
 
     @cached_property
     def slope(self) -> Series:
@@ -90,12 +90,16 @@ class Series:
         return Series(np.asarray(derivative, dtype=np.float64), self.upper)
 
 
-@cache
-def _powers_of(count: int) -> Matrix:
-    """The coefficients of ``T_0`` to ``T_{count-1}`` in powers, a row each: whole numbers."""
-    rows = np.zeros((count, count))
-    for k, row in enumerate(rows):
-        row[: k + 1] = chebyshev.cheb2poly(np.eye(count)[k, : k + 1])
+@lru_cache(maxsize=64)
+def _in_powers(count: int) -> Matrix:
+    """The coefficients of T_0, …, T_{count-1} in powers, a polynomial a row: they are integers.
+
+    NumPy's ``cheb2poly`` takes a millisecond, which a sweep over many networks notices.
+    """
+    rows = np.eye(count)
+    for k in range(2, count):
+        rows[k] = -rows[k - 2]
+        rows[k, 1:] += 2.0 * rows[k - 1, :-1]
     return rows
 
 

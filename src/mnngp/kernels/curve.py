@@ -13,28 +13,34 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mnngp._system.compiled import compiled
+from mnngp._system.compiled import compiled, to_tuple
 from mnngp._typing import Array, Matrix, Vector
 from mnngp.activations.chebyshev import HALF_RANGE, Series
 from mnngp.errors import MnngpError
 from mnngp.kernels import strips
-from mnngp.kernels.forward import STRIP, advance, wanted, way_of
+from mnngp.kernels.forward import advance, wanted, way_of
 from mnngp.kernels.layout import Panel
-from mnngp.kernels.pointwise import Step, behind
+from mnngp.kernels.pointwise import Diagonal, Step, behind
 from mnngp.kernels.program import TOLERANCE, one_step, pack, padded, side
-from mnngp.kernels.strips import Program, Side, chebyshev
+from mnngp.kernels.strips import Program, Side, chebyshev, polynomial
 from mnngp.networks.network import Network
 
 Window = tuple[float, float]
 _FLOAT = np.dtype(np.float64)
 _GROUP = 16  # pairs that are taken through the layers together
-# A series to rounding; a little less where rounding itself, after a hundred layers, does not die
-# out.
-_FITS = ((1e-15, 64), (1e-14, 128), (1e-13, 256))
+# columns: a call of ``by_powers`` puts its coefficients in place first, and a buffer stays in cache
+_STRIP = 1024
+# A series to rounding, and how many nodes it may take. What a longer one adds is mostly the
+# rounding of the layers themselves, which does not die out: it is not worth terms.
+_FITS = ((1e-15, 32), (4e-15, 32), (1e-14, 128), (1e-13, 256))
+# Terms of a series in powers. Powers lose what their coefficients are larger than those of the
+# Chebyshev series: little, if that is short. Their sums, relative to each other, may grow by this.
+_TERMS = (17, 21, 25, 29)
+_GROWTH = 4.0
 
 
 @compiled
@@ -111,66 +117,112 @@ def _fit(function: Callable[[Vector], Vector], dtype: np.dtype[Any]) -> Vector:
     return Series.fit(function, HALF_RANGE, tolerance=TOLERANCE[dtype], most=128).coefficients
 
 
+class Chart(NamedTuple):
+    """The series of a curve, on its interval: powers of ``x = stretch · φ - shift`` in [-1, 1]."""
+
+    powers: Array  # as many as _TERMS has, lowest first; none if it is too long for them
+    series: Array  # Chebyshev coefficients, 4k + 2 of them
+    stretch: float
+    shift: float
+
+
+@compiled
+def by_powers(angle: Array, chart: Chart, affine: tuple[float, float], out: Array) -> None:
+    """Half angles to entries, in one pass that vectorises; ``out`` may be ``angle``.
+
+    The loops differ in the number of coefficients alone, which have to be a tuple to be kept in
+    registers: in an array they would be read again for every pair.
+    """
+    stretch, shift = chart.stretch, chart.shift
+    offset, factor = affine
+    terms = chart.powers.shape[0]
+    if terms == 17:
+        c17 = to_tuple(chart.powers, 17)
+        for j in range(angle.shape[0]):
+            out[j] = offset + factor * polynomial(c17, stretch * angle[j] - shift)
+    elif terms == 21:
+        c21 = to_tuple(chart.powers, 21)
+        for j in range(angle.shape[0]):
+            out[j] = offset + factor * polynomial(c21, stretch * angle[j] - shift)
+    elif terms == 25:
+        c25 = to_tuple(chart.powers, 25)
+        for j in range(angle.shape[0]):
+            out[j] = offset + factor * polynomial(c25, stretch * angle[j] - shift)
+    else:
+        c29 = to_tuple(chart.powers, 29)
+        for j in range(angle.shape[0]):
+            out[j] = offset + factor * polynomial(c29, stretch * angle[j] - shift)
+
+
+@compiled
+def by_series(
+    angle: Array, chart: Chart, affine: tuple[float, float], out: Array, buffer: Array
+) -> None:
+    """The same for a series of any length."""
+    stretch, shift = 2.0 * chart.stretch, 2.0 * chart.shift
+    offset, factor = affine
+    width = angle.shape[0]
+    x, value = buffer[0, :width], buffer[1, :width]
+    for j in range(width):
+        x[j] = stretch * angle[j] - shift
+    chebyshev(x, chart.series, value, buffer[2, :width])
+    for j in range(width):
+        out[j] = offset + factor * value[j]
+
+
 @compiled
 def to_entries(
     angles: Array,
     out: Array,
     panel: Panel,
-    chart: tuple[Array, float, float],
+    chart: Chart,
     layers: tuple[Program, Side, Side],
     affine: tuple[float, float],
 ) -> None:
     """Half angles to ``offset + factor · u_L``, or ``… t_L``; ``out`` may be ``angles``.
 
-    ``chart`` are a series and ``2x = stretch · φ - shift`` for its variable; where that is not in
-    [-2, 2] pairs go through the ``layers``.
+    Pairs that are not in the interval of the ``chart`` go through the ``layers``.
     """
-    series, stretch, shift = chart
     program, row, cols = layers
     offset, factor = affine
-    buffer, far = np.empty((3, STRIP)), np.empty((2, STRIP))
+    buffer, far, where = np.empty((3, _STRIP)), np.empty((2, _STRIP)), np.empty(_STRIP, np.int64)
     group = np.empty((8, _GROUP))
-    for left in range(panel.begin, panel.end, STRIP):
-        right = min(left + STRIP, panel.end)
+    for left in range(panel.begin, panel.end, _STRIP):
+        right = min(left + _STRIP, panel.end)
         for i in range(panel.first, panel.last):
             diagonal = i + panel.row_shift - panel.col_shift
             start, stop = wanted(left, right, diagonal, panel.part)
-            width = stop - start
-            if width <= 0:
+            if stop <= start:
                 continue
             angle = angles[i, start:stop]
-            x, value = buffer[0, :width], buffer[1, :width]
             outside = 0
-            for j in range(width):
-                x[j] = stretch * angle[j] - shift
-            for j in range(width):
-                outside += 1 if abs(x[j]) > 2.0 else 0
-            chebyshev(x, series, value, buffer[2, :width])
+            for j in range(stop - start):
+                outside += 1 if abs(chart.stretch * angle[j] - chart.shift) > 1.0 else 0
+            if outside > 0:  # before they are overwritten
+                count = 0
+                for j in range(stop - start):
+                    if abs(chart.stretch * angle[j] - chart.shift) > 1.0:
+                        where[count] = start + j
+                        far[0, count] = math.sin(angle[j]) ** 2
+                        count += 1
+            if chart.powers.shape[0] > 0:
+                by_powers(angle, chart, affine, out[i, start:stop])
+            else:
+                by_series(angle, chart, affine, out[i, start:stop], buffer)
             if outside > 0:
                 u, t = far[0, :outside], far[1, :outside]
-                count = 0
-                for j in range(width):
-                    if abs(x[j]) > 2.0:
-                        u[count] = math.sin(angle[j]) ** 2
-                        count += 1
                 through_layers(program, row, cols, u, t, group)
-                found = t if program.tangent else u
-                count = 0
-                for j in range(width):
-                    if abs(x[j]) > 2.0:
-                        value[j] = found[count]
-                        count += 1
-            for j in range(width):
-                out[i, start + j] = offset + factor * value[j]
+                for k in range(outside):
+                    out[i, where[k]] = offset + factor * (t[k] if program.tangent else u[k])
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
     """What a network makes of the half angle between two points of one length: u_L, or t_L."""
 
-    chart: tuple[Vector, float, float]
+    chart: Chart
     layers: tuple[Program, Side, Side]
-    diagonal: float  # t_L of a point with itself; one without tangents
+    point: Diagonal  # where a point is behind the network
 
     @property
     def tangent(self) -> bool:
@@ -181,7 +233,7 @@ class Curve:
     ) -> None:
         """The network's correlations (see ``evaluate``), from half angles."""
         if self.tangent:
-            self._run(angles, out, panel, (0.0, 1.0 / self.diagonal))
+            self._run(angles, out, panel, (0.0, 1.0 / float(self.point.tangent[0])))
         else:
             self._run(angles, out, panel, (1.0, -2.0 / contraction))
 
@@ -192,8 +244,10 @@ class Curve:
     def _run(
         self, angles: Matrix, out: Matrix, panel: Panel | None, affine: tuple[float, float]
     ) -> None:
-        block = panel or Panel(0, angles.shape[0], 0, angles.shape[1])
-        to_entries(angles, out, block, self.chart, self.layers, affine)
+        if panel is None:  # a contiguous matrix, as one long row: rows may be short
+            assert out.flags.c_contiguous
+            panel, angles, out = Panel(0, 1, 0, out.size), angles.reshape(1, -1), out.reshape(1, -1)
+        to_entries(angles, out, panel, self.chart, self.layers, affine)
 
 
 @lru_cache(maxsize=32)
@@ -213,9 +267,18 @@ def curve(network: Network, square_length: float, interval: Window) -> Curve:
             break
         except MnngpError:
             continue
-    stretch = 4.0 / (high - low)
+    stretch = 2.0 / (high - low)
     # Without a series everything is outside of the interval, and goes through the layers.
-    shift = stretch * low + 2.0 if series is not None else math.inf
-    coefficients = np.zeros(2) if series is None else padded(series.coefficients)
-    diagonal = float(point.tangent[0]) if network.tangent else 1.0
-    return Curve((coefficients, stretch, shift), (run.program, run.row, run.cols), diagonal)
+    shift = stretch * low + 1.0 if series is not None else math.inf
+    series = series or Series(np.zeros(2), high - low)
+    chart = Chart(_powers(series), padded(series.coefficients), stretch, shift)
+    return Curve(chart, (run.program, run.row, run.cols), point)
+
+
+def _powers(series: Series) -> Vector:
+    """A series in powers, with zeros to a number of them that there is a loop for."""
+    short = len(series.coefficients) <= _TERMS[-1]
+    if not short or np.abs(series.powers).sum() > _GROWTH * np.abs(series.coefficients).sum():
+        return np.empty(0)
+    terms = next(terms for terms in _TERMS if len(series.powers) <= terms)
+    return np.append(series.powers, np.zeros(terms - len(series.powers)))

@@ -28,6 +28,11 @@ _TABLE_BYTES = 1 << 25  # tables of the points for one pass over the matrix
 def diagonal(network: Network, x: Points) -> Vector:
     """The kernel of each point with itself."""
     _, points = behind(x.square_lengths, network.blocks)
+    return variances(network, points)
+
+
+def variances(network: Network, points: Diagonal) -> Vector:
+    """The kernel of points with themselves, from where they are behind the network."""
     return diagonal_values(network, points, scale_shift(network, points, normalized=False))
 
 

@@ -303,7 +303,8 @@ def _smooth_step(points: Diagonal, block: Block, activation: SmoothActivation) -
     c_ref = expansion.coefficients(np.array([ref]))[0]
     near = (np.abs(e) <= 0.5 * ref) & (ref > 0.0)
     if near.all():
-        c_off = expansion.deviations(v, e, ref)
+        # points of one length have none, and to find that out takes most of the time of a step
+        c_off = expansion.deviations(v, e, ref) if e.any() else np.zeros((len(v), len(c_ref)))
         c = c_ref + c_off
     else:
         c = expansion.coefficients(v)

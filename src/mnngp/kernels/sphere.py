@@ -30,7 +30,10 @@ from mnngp.kernels.strips import chebyshev
 from mnngp.networks.network import Network
 
 _SAMPLE = 1 << 20  # pairs that a window is chosen from
-_CACHED = 1 << 17  # pairs whose correlations stay in a core's cache until they are multiplied
+# pairs whose correlations stay in a core's cache until they are multiplied, by a routine of BLAS
+# that does not pack so few first; rows for which its call is worth it
+_CACHED = 1 << 16
+_FEWEST = 16
 
 
 @compiled
@@ -164,12 +167,9 @@ class Beside(Points):
         """Loop steps for a pair."""
         return 8 if self.angles is not None else self.directions.shape[1]
 
-    def correlations(self, line: Curve, contraction: float, panel: Panel, out: Matrix) -> None:
-        """Write a panel of a network's correlations with the others; ``line`` is its curve."""
-        if self.angles is None:
-            _angles(panel, self, self.others, out)
-        angles = out if self.angles is None else self.angles
-        line.correlations(angles, out, contraction=contraction, panel=panel)
+    def half_angles(self) -> Matrix:
+        """Those with the others, kept or not; of one panel, if they are not to be in threads."""
+        return half_angles(self, self.others) if self.angles is None else self.angles
 
 
 def _equal_lengths(points: Points, square_length: float) -> Vector:
@@ -200,13 +200,9 @@ def on_sphere(
 
 @evaluate.diagonal.register(Beside)
 @evaluate.diagonal.register(Sphere)
-def _diagonal(network: Network, x: Points) -> Vector:
-    return np.repeat(_variance(network, float(x.square_lengths[0])), len(x))
-
-
-@lru_cache(maxsize=32)  # all chunks of new points ask for it again
-def _variance(network: Network, square_length: float) -> Vector:
-    return evaluate.diagonal(network, Points(np.empty((1, 0)), np.array([square_length])))
+def _diagonal(network: Network, x: Sphere | Beside) -> Vector:
+    points = x.others if isinstance(x, Beside) else x
+    return np.repeat(evaluate.variances(network, points.curve(network).point), len(x))
 
 
 @evaluate.packed_correlations.register(Sphere)
@@ -254,12 +250,14 @@ def _correlations(
 ) -> Matrix:
     if y is not x.others or network.dtype != np.float64:
         return evaluate.correlations.generic(network, x, y, contraction=contraction)
-    line, out = x.others.curve(network), np.empty((len(x), len(y)))
-    threads.parallel_for(
-        lambda panel: x.correlations(line, contraction, panel, out),
-        layout.whole(*out.shape, symmetric=False),
-        work=out.size * x.work,
-    )
+    line, angles = x.others.curve(network), x.half_angles()
+    out = np.empty_like(angles) if angles is x.angles else angles
+    panels = layout.whole(*out.shape, symmetric=False)
+
+    def task(panel: Panel) -> None:
+        line.correlations(angles, out, contraction=contraction, panel=panel)
+
+    threads.parallel_for(task, panels, work=out.size * x.work)
     return out
 
 
@@ -270,15 +268,17 @@ def _correlations_times(
     if y is not x.others or network.dtype != np.float64:
         return evaluate.correlations_times.generic(network, x, y, weights, contraction=contraction)
     line, result = x.others.curve(network), np.empty((len(x), weights.shape[1]))
+    height = max(_FEWEST, _CACHED // len(y))
     # whole panels, so that angles are the same whether they are kept or not
-    height = layout.TASK * max(1, _CACHED // (len(y) * layout.TASK))
+    size = layout.TASK * max(1, height // layout.TASK)
 
     def task(start: int) -> None:
-        some = x[start : start + height]
-        out = np.empty((len(some), len(y)))
-        for panel in layout.whole(*out.shape, symmetric=False):
-            some.correlations(line, contraction, panel, out)
-        result[start : start + height] = out @ weights
+        angles = x[start : start + size].half_angles()
+        out = np.empty((min(height, len(angles)), len(y)))
+        for first in range(0, len(angles), height):
+            some = angles[first : first + height]
+            line.correlations(some, out[: len(some)], contraction=contraction)
+            np.matmul(out[: len(some)], weights, out=result[start + first :][: len(some)])
 
-    threads.parallel_for(task, range(0, len(x), height), work=len(x) * len(y) * x.work)
+    threads.parallel_for(task, range(0, len(x), size), work=len(x) * len(y) * x.work)
     return result

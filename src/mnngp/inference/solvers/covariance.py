@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from mnngp._typing import Matrix, Vector
 from mnngp.errors import warn_of_accuracy
+from mnngp.inference.solvers import blas
 from mnngp.kernels.evaluate import distances
 from mnngp.kernels.points import Points
 from mnngp.networks.network import Network
@@ -72,7 +73,7 @@ def contraction(network: Network, points: Points, u: Matrix | None = None) -> fl
     most = _SAMPLE if isinstance(network, Network) else _IMAGES
     chosen = np.unique(np.linspace(0, len(points) - 1, most).astype(np.int64))
     u = distances(network, points.subset(chosen)) if u is None else u[np.ix_(chosen, chosen)]
-    u = u.astype(np.float64)
+    u = u.astype(np.float64, copy=False)
     largest = float(u.max())
     if largest < np.finfo(network.dtype).tiny:  # below it digits are lost, and 1/κ overflows
         remedy = ", or dtype='float64'" if network.dtype == np.float32 else ""
@@ -85,15 +86,15 @@ def contraction(network: Network, points: Points, u: Matrix | None = None) -> fl
         )
         return 1.0
     kappa = 4.0 * largest
-    while kappa < 1.0 and not _positive_definite(1.0 - (2.0 / kappa) * u):
+    while kappa < 1.0 and not _positive_definite(u, kappa):
         kappa *= 4.0
     # a margin for the points that are not in the sample
     return min(1.0, kappa if kappa == 4.0 * largest else 4.0 * kappa)
 
 
-def _positive_definite(a: Matrix) -> bool:
-    try:
-        np.linalg.cholesky(a + 1e-10 * np.eye(len(a)))
-    except np.linalg.LinAlgError:
-        return False
-    return True
+def _positive_definite(u: Matrix, kappa: float) -> bool:
+    """Whether ``1 - 2u/κ`` is, up to rounding."""
+    a = np.multiply(u, -2.0 / kappa, order="F")
+    a += 1.0
+    a[np.diag_indices_from(a)] += 1e-10
+    return blas.cholesky(a, lower=True) == 0
