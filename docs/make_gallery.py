@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 GALLERY = ROOT / "docs" / "gallery"
 SECTIONS = {
-    "X": ("priors",),
+    "X": ("priors", "ordered", "regression", "choosing", "calibration", "images", "table", "width", "flow", "initialisation"),
 }
 SECTIONS_ALL = {
     "What a network believes": ("priors", "regression", "ordered"),

@@ -55,8 +55,9 @@ plt.show()
 
 # %%
 # Below the diagonal a model promises too much, above it too little. The forest and the plain
-# softmax are right far more often than they dare to say; the calibrated probabilities can be used
-# as they are, for instance to leave an image to a person.
+# softmax are right far more often than they dare to say. The calibrated probabilities are much
+# closer, and, learned from 150 images, a little too sure where there is doubt. They can be used as
+# they are, for instance to leave an image to a person.
 #
 # These are the images that the classifier was least sure of:
 p = probabilities["maxout process, calibrated"]
