@@ -14,7 +14,7 @@ INSTALL := $(BIN)/python $(PIP) --constraint constraints.txt
 # One thread of BLAS for each process: threads that wait for each other's cores took half of the time.
 PYTEST := -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-oldest test-next bench inference torch converge tabular lint docs dist reference clean help
+.PHONY: demo test test-oldest test-next bench inference torch converge tabular lint docs gallery dist reference clean help
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -50,6 +50,9 @@ docs: $(VENV)/.docs  ## build the documentation to site/
 	$(BIN)/python docs/make_figures.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+gallery: $(VENV)/.dev  ## run the examples, and write their pages, pictures and notebooks to docs/gallery/
+	$(BIN)/python docs/make_gallery.py
 
 bench: $(VENV)/.dev $(NT)/.ready  ## compare with neural-tangents; writes benchmarks/results/
 	$(BIN)/python benchmarks/kernel.py --peer $(NT)/bin/python

@@ -25,9 +25,6 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 GALLERY = ROOT / "docs" / "gallery"
 SECTIONS = {
-    "X": ("priors", "ordered", "regression", "choosing", "calibration", "images", "table", "width", "flow", "initialisation"),
-}
-SECTIONS_ALL = {
     "What a network believes": ("priors", "regression", "ordered"),
     "Estimators": ("choosing", "calibration", "table", "images"),
     "Networks of finite width": ("width", "flow", "initialisation"),
@@ -113,6 +110,7 @@ def run(example: Example) -> list[dict]:
             capture_output=True,
             text=True,
             check=False,
+            timeout=600,
         )
     if result.returncode:
         raise SystemExit(f"examples/{example.name}.py failed:\n{result.stderr}")

@@ -51,13 +51,14 @@ for ax, time, functions in zip(axes.flat, times, trained, strict=True):
         label = "three networks of width 400" if k == 0 else None
         ax.plot(line[:, 0], function, color="C1", lw=1.0, label=label)
     ax.plot(X[:, 0], y, "o", ms=5, color="C5")
-    ax.set(title=f"after {round(time / step):,} steps", ylim=(-4, 4), xlim=(-3.2, 3.2))
-axes[0, 0].legend(loc="lower center")
+    ax.set(title=f"after {round(time / step):,} steps", ylim=(-3, 3), xlim=(-3.2, 3.2))
+fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
 plt.show()
 
 # %%
 # At first there is the prior. Then the coarse shape is learned, then the rest. The spread does not
 # vanish where there are no data, and it is not that of a posterior: it is how much trained networks
-# differ because they were initialised differently. ([The mathematics](../maths.md))
+# differ because they were initialised differently. A width of 400 is not infinite: the networks
+# stay close to the band, and not always inside of it. ([The mathematics](../maths.md))
 inside = np.abs(trained[-1] - mean) < band + 1e-3
 print(f"at the end {np.mean(inside):.0%} of the three networks' curves are inside of the band")

@@ -24,8 +24,8 @@ variances = {"weight_var": 0.5 * unit.critical_weight_var, "bias_var": 0.1}
 print(theory.fixed_point(unit, **variances).phase)
 
 # %%
-# `theory.depth_profile` follows two inputs through the layers. It carries the distance
-# \(1 - \rho\) itself, not \(\rho\), so it goes on below the rounding.
+# `theory.depth_profile` follows two inputs through the layers. It carries the distance \(1 - \rho\)
+# itself, not \(\rho\), so it goes on below the rounding.
 profile = theory.depth_profile(unit, 100, **variances)
 
 # %%
@@ -78,5 +78,5 @@ plt.show()
 
 # %%
 # It is the arithmetic. The tiny distances still have a shape, and one can learn from it at any
-# depth; what is lost is only what was never written down. (Nor is anything gained by such depth:
-# a network of one or two layers does as well.)
+# depth; what is lost is only what was never written down. (Nor is anything gained by such depth: a
+# network of one or two layers does as well.)

@@ -17,8 +17,8 @@ from mnngp import Maxout, MaxoutKernel
 
 # %%
 # A unit of a maxout network is the maximum of `rank` linear maps. Weights have the critical
-# variance, at which a signal neither dies nor explodes on its way through the layers; the kernel
-# is one call.
+# variance, at which a signal neither dies nor explodes on its way through the layers; the kernel is
+# one call.
 line = np.linspace(-3.0, 3.0, 121)[:, None]
 
 
@@ -52,8 +52,8 @@ plt.show()
 
 # %%
 # The grey band has 95 % of all functions. All of these priors know where zero is, and believe in
-# functions that become straight lines far out. More layers give a function more places to bend;
-# but they, and a higher rank even more, also make it all alike: most of the function is then a
+# functions that become straight lines far out. More layers give a function more places to bend; but
+# they, and a higher rank even more, also make it all alike: most of the function is then a
 # constant, the same for every input.
 #
 # Why? How alike two inputs are for a network is the correlation of its outputs. Here is what depth

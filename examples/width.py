@@ -1,4 +1,4 @@
-"""A network becomes its Gaussian process
+r"""A network becomes its Gaussian process
 
 Outputs of random networks at two inputs, from two units a layer to two hundred.
 
@@ -11,7 +11,7 @@ Needs `pip install "mnngp[experiments,torch]"`.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from scipy.stats import kurtosis
+from scipy.stats import norm
 
 from mnngp import Maxout, MaxoutKernel
 from mnngp.finite import draw_values
@@ -33,7 +33,7 @@ angle = np.linspace(0.0, 2.0 * np.pi, 200)
 circle = np.linalg.cholesky(K) @ np.array([np.cos(angle), np.sin(angle)])
 fig, axes = plt.subplots(1, 3, figsize=(7.2, 2.9), sharex=True, sharey=True)
 for ax, (width, f) in zip(axes, outputs.items(), strict=True):
-    ax.plot(*f[:1500].T, ".", ms=2.2, color="C0", alpha=0.7, mew=0, rasterized=True)
+    ax.plot(*f[:1500].T, ".", ms=3.5, color="C0", alpha=0.5, mew=0, rasterized=True)
     inside = []
     for share in (0.5, 0.99):
         radius = np.sqrt(-2.0 * np.log(1.0 - share))
@@ -46,23 +46,28 @@ axes[0].set(ylabel="at the second", xlim=(-4, 4), ylim=(-4, 4))
 plt.show()
 
 # %%
-# The covariance is nearly right at once; the *shape* is not. Narrow networks have a sharp peak and
-# far outliers, for each has a variance of its own. The excess kurtosis measures it. It is zero for
-# a Gaussian, and falls like one over the width.
-many = [2, 4, 8, 16, 32, 64, 128, 256]
-found = [kurtosis(draw_values(kernel, X, width, 20_000, seed=1).outputs[:, 0]) for width in many]
+# The covariance is nearly right at once; the *shape* is not. For given hidden units an output is
+# Gaussian with a variance \(V\) that depends on them, so a narrow network has a variance of its
+# own: many are small, some are large, and together they have a sharp peak and heavy tails. The
+# excess kurtosis, \(3 \operatorname{Var}(V) / \operatorname{E}(V)^2\), measures that. It is zero
+# for a Gaussian, and soon falls like one over the width.
+grid = np.linspace(-5, 5, 201)[:, None]
 fig, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.4))
-grid = np.linspace(-4, 4, 161)
-for width, f in outputs.items():
-    height, edges = np.histogram(f[:, 0] / K[0, 0] ** 0.5, bins=80, range=(-4, 4), density=True)
-    left.semilogy((edges[1:] + edges[:-1]) / 2, height, lw=1.2, label=f"width {width}")
-density = np.exp(-0.5 * grid**2) / np.sqrt(2.0 * np.pi)
-left.semilogy(grid, density, color="C5", ls="--", label="Gaussian")
-left.set(title="Density of one output", xlabel="output / standard deviation", ylim=(1e-4, 2))
+for width in widths:
+    V = draw_values(kernel, X[:1], width, networks=20_000).covariances[:, 0, 0] / K[0, 0]
+    left.semilogy(grid, np.mean(norm.pdf(grid, scale=V**0.5), axis=1), label=f"width {width}")
+left.semilogy(grid, norm.pdf(grid), color="C5", ls="--", label="Gaussian")
+left.set(title="Density of one output", xlabel="output / standard deviation", ylim=(1e-5, 2))
 left.legend()
-right.loglog(many, found, "o-", color="C0")
-right.loglog(many, found[2] * 8 / np.array(many), color="C5", ls="--", label="1 / width")
-right.set(title="Excess kurtosis", xlabel="width")
+many = np.array([2, 4, 8, 16, 32, 64, 128, 256])
+excess = []
+for width in many.tolist():
+    V = draw_values(kernel, X[:1], width, networks=4000, seed=1).covariances[:, 0, 0]
+    excess.append(3.0 * V.var() / V.mean() ** 2)
+right.loglog(many, excess, "o-", color="C0")
+right.loglog(many, excess[-1] * 256 / many, color="C5", ls="--", label="1 / width")
+right.set(title="Excess kurtosis", xlabel="width", xticks=many, xticklabels=many)
+right.minorticks_off()
 right.legend()
 plt.show()
 
