@@ -14,7 +14,7 @@ INSTALL := $(BIN)/python $(PIP) --constraint constraints.txt
 # One thread of BLAS for each process: threads that wait for each other's cores took half of the time.
 PYTEST := -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-oldest test-next bench inference torch converge tabular lint docs docs-data docs-check dist reference clean help
+.PHONY: demo test test-oldest test-next bench inference torch converge tabular lint docs docs-data docs-check gallery dist reference clean help
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -51,12 +51,16 @@ docs: $(VENV)/.docs  ## build the documentation to site/, from what is committed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
-docs-data: $(VENV)/.docs  ## draw the figures and measure the tables of the documentation anew (some minutes)
+docs-data: $(VENV)/.dev  ## draw the figures and measure the tables of the documentation anew (some minutes)
 	$(BIN)/python docs/make_figures.py
 	$(BIN)/python docs/make_interactive.py
+	$(BIN)/python docs/make_gallery.py
 
 docs-check: docs  ## look at every page of site/ in Chromium: pictures to screenshots/, and what is wrong
 	$(BIN)/python docs/screenshots.py
+
+gallery: $(VENV)/.dev  ## run the examples, and write their pages, pictures and notebooks to docs/gallery/
+	$(BIN)/python docs/make_gallery.py
 
 bench: $(VENV)/.dev $(NT)/.ready  ## compare with neural-tangents; writes benchmarks/results/
 	$(BIN)/python benchmarks/kernel.py --peer $(NT)/bin/python
