@@ -2,10 +2,10 @@ r"""Initialising a deep maxout network
 
 One number decides how a network of thirty layers begins, and how it learns.
 
-Initialise a deep network of your own in PyTorch, and there is a question that its documentation
-answers for ReLU only: how large should the weights be? A maxout unit takes the largest of `rank`
-maps, so signals grow faster. The weight variance that keeps their size is
-\(\sigma_w^2 = 1 / \mathbb{E}[\max(h_1, \dots, h_q)^2]\), and it is one call.
+How large should the weights of a deep network be? For ReLU everybody knows He's answer, and PyTorch
+has it. A maxout unit takes the largest of `rank` maps, so signals grow in another way. The weight
+variance that keeps their size is \(\sigma_w^2 = 1 / \mathbb{E}[\max(h_1, \dots, h_q)^2]\), and it
+is one call.
 
 Needs `pip install "mnngp[experiments,torch]"`.
 """
