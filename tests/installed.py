@@ -22,6 +22,7 @@ IN_SDIST = (
     "tests/public_api.txt",
     "tests/reference",
     "docs/index.md",
+    "examples/priors.py",
     "experiments/results",
     "benchmarks/kernel.py",
     "Makefile",
