@@ -1,6 +1,5 @@
 """Great depth: relative accuracy, scales that do not fit."""
 
-
 import mpmath
 import numpy as np
 import pytest
