@@ -23,7 +23,7 @@ QUICK = {"image_shape": (8, 8), "fit_seconds": 30.0, "max_trials": 3, "random_st
 
 @pytest.fixture(scope="module")
 def model():
-    return MaxoutGPClassifier(image_shape=(8, 8), fit_seconds=6.0, random_state=0).fit(
+    return MaxoutGPClassifier(image_shape=(8, 8), fit_seconds=20.0, random_state=0).fit(
         X[:200], Y[:200]
     )
 
@@ -44,7 +44,8 @@ def photographs(n, rng):
 
 class TestChoice:
     def test_better_than_dense(self, model):
-        """Measured 0.89 and 0.82, of digits by other writers than the first 200."""
+        """Measured 0.87 and 0.84, of digits by other writers than the first 200; a busy machine tries
+        fewer networks, so that there is time for five times as many."""
         dense = MaxoutGPClassifier(random_state=0).fit(X[:200], Y[:200])
         found = model.score(X[200:600], Y[200:600])
         assert found > dense.score(X[200:600], Y[200:600]) + 0.02
