@@ -134,6 +134,9 @@ def variant_table(values: dict[str, np.ndarray]) -> list[str]:
             ]
         )
         columns.append([f"{rank:.1f}" for rank in ranks])
+        if measure == "squared_error":
+            header.append("by leave-one-out")
+            columns.append([f"{value:.{digits}f}" for value in values["left_out"].mean(axis=0)])
     titles = [
         f"**{title}**" if variant == PRESENT else title for variant, title in VARIANTS.items()
     ]
@@ -165,7 +168,7 @@ def write_page(results: Path) -> Path:
     names, folds = complete(rows)
     if not folds:
         sys.exit(f"{results}: there is no fold yet that all tables at hand have")
-    values = {measure: means(rows, names, folds, measure) for measure in MEASURES}
+    values = {measure: means(rows, names, folds, measure) for measure in (*MEASURES, "left_out")}
     used = [rows[name, fold] for name in names for fold in folds]
     of_keel = sum(name in OF_KEEL for name in names)
     r = " and ".join(f"r^{power}" for power in POWERS)
@@ -180,20 +183,21 @@ folds, with at most {MOST_ROWS} rows to learn from and at most {MOST_TEST_ROWS} 
 - Each network is the best of {TRIALS} trials of the estimators' own search among features of its \
 kind; *best of* is by leave-one-out. Sums have equal shares of the variance. The additive model is \
 a linear layer behind the embedding of columns or ranks.
-- r: the mean squared gradient of the best network's fit in each column, divided by its mean over \
-the columns. Features are multiplied by {r}, and the network is chosen again.
+- r: the mean squared gradient of the best network's fit in each column, in units of the column's \
+spread and divided by the mean over the columns; of an embedding, in the explicit map of the \
+column. Features are multiplied by {r}, and the network is chosen again.
 - The last {len(BUDGETS)}: the search as it is in the estimators. With {PRESENT.split()[1]} trials \
 it is their present choice, which the others are compared with: *difference* is the mean over \
 tables, in thousandths, with its standard error over tables.
-- Squared error: of the memberships (one for the class, zero for the others), mean over classes. \
-Log loss: of a softmax of the predicted memberships with one temperature, which suits \
+- Squared error: of the memberships (one for the class, zero for the others), mean over classes; \
+*by leave-one-out* is what the training rows promise of it. Log loss: of a softmax of the predicted memberships with one temperature, which suits \
 leave-one-out predictions best. (The classifier's own probabilities are made otherwise.)
 - Rank: the mean over the tables, of {len(VARIANTS)}; one is best.
 
 ## Means
 
 """
-    lines = [*text.splitlines(), *variant_table(values), "## Tables", ""]
+    lines = [*text.splitlines(), *variant_table(values), "## The tables", ""]
     lines += [
         f"Accuracy; n: training rows. Classes of fewer than {FEWEST_OF_A_CLASS} rows are left out.",
         "",
