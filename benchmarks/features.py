@@ -190,8 +190,9 @@ column. Features are multiplied by {r}, and the network is chosen again.
 it is their present choice, which the others are compared with: *difference* is the mean over \
 tables, in thousandths, with its standard error over tables.
 - Squared error: of the memberships (one for the class, zero for the others), mean over classes; \
-*by leave-one-out* is what the training rows promise of it. Log loss: of a softmax of the predicted memberships with one temperature, which suits \
-leave-one-out predictions best. (The classifier's own probabilities are made otherwise.)
+*by leave-one-out* is what the training rows promise of it. Log loss: of a softmax of the \
+predicted memberships with one temperature, which suits leave-one-out predictions best. (The \
+classifier's own probabilities are made otherwise.)
 - Rank: the mean over the tables, of {len(VARIANTS)}; one is best.
 
 ## Means
