@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from features_models import BUDGETS, POWERS, PRESENT, TRIALS, VARIANTS, compared
+from features_models import BUDGETS, PRESENT, TRIALS, VARIANTS, compared
 from features_tables import (
     ALL,
     FEWEST_OF_A_CLASS,
@@ -115,6 +115,10 @@ def markdown(header: list[str], lines: Iterator[list[str]], words: int) -> list[
     return ["| " + " | ".join(line) + " |" for line in (header, rules, *lines)] + [""]
 
 
+def thousandths(value: float) -> float:
+    return round(1e3 * value, 1) + 0.0  # no minus before a zero
+
+
 def variant_table(values: dict[str, np.ndarray]) -> list[str]:
     """Means over the tables, what they differ by from the present choice, and mean ranks."""
     present = list(VARIANTS).index(PRESENT)
@@ -129,7 +133,7 @@ def variant_table(values: dict[str, np.ndarray]) -> list[str]:
         columns.append([f"{value:.{digits}f}" for value in table.mean(axis=0)])
         columns.append(
             [
-                "-" if k == present else f"{1e3 * mean:+.1f} ± {1e3 * one:.1f}"
+                "-" if k == present else f"{thousandths(mean):+.1f}\u00a0±\u00a0{1e3 * one:.1f}"
                 for k, (mean, one) in enumerate(zip(away.mean(axis=0), error, strict=True))
             ]
         )
@@ -171,7 +175,6 @@ def write_page(results: Path) -> Path:
     values = {measure: means(rows, names, folds, measure) for measure in (*MEASURES, "left_out")}
     used = [rows[name, fold] for name in names for fold in folds]
     of_keel = sum(name in OF_KEEL for name in names)
-    r = " and ".join(f"r^{power}" for power in POWERS)
     text = f"""\
 # What may stand in front of the network
 
@@ -185,7 +188,7 @@ kind; *best of* is by leave-one-out. Sums have equal shares of the variance. The
 a linear layer behind the embedding of columns or ranks.
 - r: the mean squared gradient of the best network's fit in each column, in units of the column's \
 spread and divided by the mean over the columns; of an embedding, in the explicit map of the \
-column. Features are multiplied by {r}, and the network is chosen again.
+column. Features are multiplied by √r or ∜r, and the network is chosen again.
 - The last {len(BUDGETS)}: the search as it is in the estimators. With {PRESENT.split()[1]} trials \
 it is their present choice, which the others are compared with: *difference* is the mean over \
 tables, in thousandths, with its standard error over tables.

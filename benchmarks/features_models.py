@@ -47,12 +47,12 @@ VARIANTS = {
     "best sum": "best of single network, sum of two, sum of three",
     "average of 2": "mean of predictions: standardised, better embedding",
     "average of best 2": "mean of predictions: best two of the three",
-    "standardised r^½": "standardised columns times r^½",
-    "standardised r^¼": "standardised columns times r^¼",
-    "standardised weights": "best of standardised columns as they are, times r^½, times r^¼",
-    "embedding r^½": "better embedding, features times r^½",
-    "embedding r^¼": "better embedding, features times r^¼",
-    "embedding weights": "best of better embedding as it is, times r^½, times r^¼",
+    "standardised r^½": "standardised columns times √r",
+    "standardised r^¼": "standardised columns times ∜r",
+    "standardised weights": "best of standardised columns, as they are and times √r or ∜r",
+    "embedding r^½": "better embedding, features times √r",
+    "embedding r^¼": "better embedding, features times ∜r",
+    "embedding weights": "best of better embedding, as it is and times √r or ∜r",
     **{f"search {budget}": f"the estimators' search, {budget} trials" for budget in BUDGETS},
 }
 
