@@ -149,7 +149,7 @@ def variant_table(values: dict[str, np.ndarray]) -> list[str]:
 
 
 def table_table(rows: Rows, names: list[str], accuracy: np.ndarray) -> list[str]:
-    shown = ["standardised", "columns", "ranks", "additive", "sum of 2", "sum of 3", PRESENT]
+    shown = [PRESENT, "standardised", "columns", "ranks", "additive", "sum of 2", "sum of 3"]
     places = [list(VARIANTS).index(variant) for variant in shown]
     lines = []
     for name, values in zip(names, accuracy, strict=True):
