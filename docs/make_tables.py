@@ -268,6 +268,7 @@ TABLES = {
     "ordered.md": ordered,
     "benchmark_inference.md": partial(benchmark, "inference", "make inference"),
     "benchmark_tabular.md": partial(benchmark, "tabular", "make tabular"),
+    "benchmark_features.md": partial(benchmark, "features", "python benchmarks/features.py"),
     "benchmark_sweep.md": partial(benchmark, "sweep", "python benchmarks/sweep.py"),
     "benchmark_grid.md": partial(benchmark, "grid", "python benchmarks/grid.py"),
     "benchmark_ordered.md": partial(benchmark, "ordered", "python benchmarks/ordered.py"),

@@ -1,0 +1,297 @@
+"""What benchmarks/features.py compares: networks behind several kinds of features, their sums and
+averages, and features weighted by their relevance.
+
+Every variant regresses on memberships (one for the class, zero for the others, less their mean) and
+is rated alike: matrices of a mean variance of one, the noise by leave-one-out, and for log losses
+a softmax with one temperature, which leave-one-out predictions have. Networks are found by the
+estimators' own search, restricted to a kind of features.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from features_tables import Fold
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from mnngp import MaxoutKernel
+from mnngp.data import TableEncoder
+from mnngp.estimators.features import Scaling
+from mnngp.estimators.table_features import embedding_versions
+from mnngp.inference.choice import Trial, choose
+from mnngp.inference.observations import Observations
+from mnngp.inference.posterior import Posterior
+from mnngp.inference.scoring import Objective
+from mnngp.inference.search_space import LENGTHSCALES, LINEAR, MaxoutSpace, with_parameters
+from mnngp.networks.embedding import Embedding
+
+NOISES = 10.0 ** np.arange(-7.0, 1.6, 0.25)
+TRIALS = 24  # of a search among one kind of features
+BUDGETS = (32, 48, 96)  # of the estimators' search; 48 is their default
+PRESENT = "search 48"
+POWERS = {"½": 0.5, "¼": 0.25}
+# each variant, and what the page calls it
+VARIANTS = {
+    "standardised": "standardised columns",
+    "columns": "embedding of columns",
+    "ranks": "embedding of ranks",
+    "embedding": "better of these two embeddings",
+    "additive": "additive model of the embedding",
+    "best of 3": "best of standardised, columns, ranks",
+    "best of 4": "best of the three and the additive model",
+    "sum of 2": "sum of two: standardised, better embedding",
+    "sum of 3": "sum of three: standardised, columns, ranks",
+    "sum of 2 and additive": "sum of two, with the additive model",
+    "sum of 3 and additive": "sum of three, with the additive model",
+    "best sum": "best of single network, sum of two, sum of three",
+    "average of 2": "mean of predictions: standardised, better embedding",
+    "average of best 2": "mean of predictions: best two of the three",
+    "standardised r^½": "standardised columns times √r",
+    "standardised r^¼": "standardised columns times ∜r",
+    "standardised weights": "best of standardised columns, as they are and times √r or ∜r",
+    "embedding r^½": "better embedding, features times √r",
+    "embedding r^¼": "better embedding, features times ∜r",
+    "embedding weights": "best of better embedding, as it is and times √r or ∜r",
+    **{f"search {budget}": f"the estimators' search, {budget} trials" for budget in BUDGETS},
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A kernel's matrices: of the training rows, and of test rows with them."""
+
+    train: np.ndarray
+    test: np.ndarray
+
+    @staticmethod
+    def of(kernel: Any, X: np.ndarray, X_test: np.ndarray) -> "Part":
+        matrix = kernel(X)
+        unit = np.trace(matrix) / len(matrix)
+        return Part(matrix / unit, kernel(X_test, X) / unit)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Memberships as a variant predicts them, less their means."""
+
+    left_out: np.ndarray  # of each training row, by the others
+    predicted: np.ndarray  # of the test rows
+    error: float  # the mean square of what leave-one-out misses
+    parts: tuple[Part, ...] = ()
+
+
+def fitted(parts: Iterable[Part], Y: np.ndarray) -> Fit:
+    """With the sum of kernels, each with the same share, and the noise that leave-one-out wants."""
+    parts = tuple(parts)
+    values, vectors = np.linalg.eigh(np.mean([part.train for part in parts], axis=0))
+    shrunk = 1.0 / (np.maximum(values, 0.0)[:, None] + NOISES)
+    precision = vectors**2 @ shrunk  # the diagonals of the inverses, (n, noises)
+    few = shrunk[:, :, None] * (vectors.T @ Y)[:, None, :]
+    alpha = (vectors @ few.reshape(len(Y), -1)).reshape(few.shape)
+    missed = alpha / precision[:, :, None]
+    errors = np.mean(missed**2, axis=(0, 2))
+    best = int(np.argmin(errors))
+    test = np.mean([part.test for part in parts], axis=0)
+    return Fit(Y - missed[:, best], test @ alpha[:, best], float(errors[best]), parts)
+
+
+def averaged(fits: Iterable[Fit], Y: np.ndarray) -> Fit:
+    left_out, predicted = (
+        np.mean(both, axis=0)
+        for both in zip(*((fit.left_out, fit.predicted) for fit in fits), strict=True)
+    )
+    return Fit(left_out, predicted, float(np.mean((Y - left_out) ** 2)))
+
+
+def log_loss(log_scale: float, memberships: np.ndarray, y: np.ndarray) -> float:
+    """Of the softmax of memberships, which are divided by a temperature."""
+    logits = np.exp(log_scale) * memberships
+    return float(np.mean(logsumexp(logits, axis=1) - logits[np.arange(len(y)), y]))
+
+
+class Split:
+    """A fold as numbers, in each version of its features."""
+
+    def __init__(self, fold: Fold) -> None:
+        encoder = TableEncoder().fit(fold.frame)
+        self.X, self.X_test = (
+            np.asarray(encoder.transform(part), dtype=float)
+            for part in (fold.frame, fold.frame_test)
+        )
+        self.y, self.y_test = fold.y, fold.y_test
+        self.groups = encoder.groups_
+        classes = 1 + max(fold.y.max(), fold.y_test.max())
+        members = np.eye(classes)[fold.y]
+        self.mean = members.mean(axis=0)
+        self.Y = members - self.mean
+        curves = embedding_versions(self.X, None, self.groups)
+        self.embeddings = {name: one.embedding for name, one in curves.items()}
+        self.scalings = {LINEAR: Scaling.of("standard", self.X, None), **curves}
+        distinct = Observations.of(self.X, self.Y)
+        self.data = {
+            name: replace(distinct, X=one(distinct.X)) for name, one in self.scalings.items()
+        }
+
+    def part(self, kernel: Any, features: str) -> Part:
+        """Of a kernel behind one version of the features, or behind several side by side."""
+        names = features.split(" + ")
+        X, X_test = (
+            np.hstack([self.scalings[name](rows) for name in names])
+            for rows in (self.X, self.X_test)
+        )
+        return Part.of(kernel, X, X_test)
+
+    def search(self, *versions: str, budget: int) -> Trial:
+        """What the estimators' search finds among some versions of the features."""
+        embeddings = {name: self.embeddings[name] for name in versions if name != LINEAR}
+        space = MaxoutSpace({}, embeddings=embeddings, linear=LINEAR in versions)
+        return found({name: self.data[name] for name in versions}, space, budget)
+
+    def scores(self, fit: Fit) -> dict[str, float]:
+        """What is measured of a variant."""
+        left_out, predicted = fit.left_out + self.mean, fit.predicted + self.mean
+        scale = minimize_scalar(
+            lambda scale: log_loss(scale, left_out, self.y), bounds=(-2.0, 5.0), method="bounded"
+        ).x
+        members = np.eye(len(self.mean))[self.y_test]
+        values = {
+            "accuracy": float(np.mean(predicted.argmax(axis=1) == self.y_test)),
+            "squared_error": float(np.mean((predicted - members) ** 2)),
+            "log_loss": log_loss(scale, predicted, self.y_test),
+            "left_out": fit.error,
+        }
+        return {name: float(f"{value:.5g}") for name, value in values.items()}
+
+
+def found(versions: Mapping[str, Observations], space: MaxoutSpace, budget: int) -> Trial:
+    return choose(versions, space, Objective(False), seed=0, budget=budget)[0]
+
+
+def best(*fits: Fit) -> Fit:
+    """By leave-one-out."""
+    return min(fits, key=lambda fit: fit.error)
+
+
+def additive(split: Split) -> Fit:
+    """A linear layer behind the embedding: its functions are sums of functions of one column."""
+    fits = []
+    for name, embedding in split.embeddings.items():
+        for lengthscale in LENGTHSCALES:
+            own = replace(embedding, lengthscale=lengthscale)
+            kernel = MaxoutKernel(depth=1, rank=1, weight_var=1.0, bias_var=0.1, embedding=own)
+            fits.append(fitted([split.part(kernel, name)], split.Y))
+    return best(*fits)
+
+
+# --- features weighted by relevance ---------------------------------------------------------------
+
+
+def blocks_of_map(embedding: Embedding, columns: int) -> list[np.ndarray]:
+    """Which columns of an embedding's explicit map belong to each feature."""
+    numbers, step = embedding.numbers(columns), embedding.basis()[1].shape[1]
+    blocks = {number: np.arange(k * step, (k + 1) * step) for k, number in enumerate(numbers)}
+    first_gap = step * len(numbers)
+    at = first_gap + len(embedding.gaps)
+    for start, stop in embedding.categories:
+        blocks[start] = np.arange(at, at + stop - start + 1)
+        at += stop - start + 1
+    for k, gap in enumerate(embedding.gaps):  # it says whether the column before is missing
+        blocks[gap - 1] = np.append(blocks[gap - 1], first_gap + k)
+    return list(blocks.values())
+
+
+def relevance(trial: Trial, data: Observations, blocks: list[np.ndarray]) -> np.ndarray:
+    """The mean squared gradient of a network's fit in each block of columns: by how much it would
+    vary in the first order if these alone were drawn anew from the training rows.
+    """
+    posterior = Posterior(trial.kernel, data.X, data.y, trial.noise_ratio / data.weight)
+    gradient, share = posterior.gradient(data.X), data.weight / data.weight.sum()
+    centred = data.X - share @ data.X
+    return np.array(
+        [
+            np.einsum(
+                "n,njt,jk,nkt->",
+                share,
+                gradient[:, block],
+                (share[:, None] * centred[:, block]).T @ centred[:, block],
+                gradient[:, block],
+                optimize=True,
+            )
+            for block in blocks
+        ]
+    )
+
+
+def weighted(split: Split, trial: Trial) -> dict[str, Fit]:
+    """With features rescaled by powers of their relevance r in a first network, and another one
+    chosen for them. An embedding's features are rescaled in its explicit map.
+    """
+    data, scaling = split.data[trial.features], split.scalings[trial.features]
+    rows = [data.X, scaling(split.X), scaling(split.X_test)]
+    if trial.features == LINEAR:
+        blocks = [np.arange(group.start, group.stop) for group in split.groups]
+    else:
+        embedding = trial.kernel.embedding
+        blocks = blocks_of_map(embedding, split.X.shape[1])
+        rows = [embedding(part) for part in rows]
+        trial = replace(trial, kernel=with_parameters(trial.kernel, embedding=None))
+    found_relevance = relevance(trial, replace(data, X=rows[0]), blocks)
+    found_relevance /= float(found_relevance.mean()) or 1.0
+    fits = {}
+    for title, power in POWERS.items():
+        factor = np.ones(rows[0].shape[1])
+        for block, own in zip(blocks, found_relevance, strict=True):
+            factor[block] = max(float(own), 0.0) ** power
+        X, train, test = (part * factor for part in rows)
+        kernel = found({LINEAR: replace(data, X=X)}, MaxoutSpace({}), TRIALS).kernel
+        fits[title] = fitted([Part.of(kernel, train, test)], split.Y)
+    return fits
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+def compared(fold: Fold) -> dict[str, dict[str, float]]:
+    """The scores of every variant."""
+    split = Split(fold)
+    Y = split.Y
+    trials = {name: split.search(name, budget=TRIALS) for name in split.scalings}
+    alone = {name: fitted([split.part(trial.kernel, name)], Y) for name, trial in trials.items()}
+    standardised, columns, ranks = alone[LINEAR], alone["columns"], alone["ranks"]
+    embedded = best(columns, ranks)
+    sum_of_additive = additive(split)
+    three = (standardised, columns, ranks)
+
+    def sum_of(*fits: Fit) -> Fit:
+        return fitted([part for fit in fits for part in fit.parts], Y)
+
+    two_summed, three_summed = sum_of(standardised, embedded), sum_of(*three)
+    version = "columns" if embedded is columns else "ranks"
+    of_standardised = weighted(split, trials[LINEAR])
+    of_embedded = weighted(split, trials[version])
+    fits = {
+        "standardised": standardised,
+        "columns": columns,
+        "ranks": ranks,
+        "embedding": embedded,
+        "additive": sum_of_additive,
+        "best of 3": best(*three),
+        "best of 4": best(*three, sum_of_additive),
+        "sum of 2": two_summed,
+        "sum of 3": three_summed,
+        "sum of 2 and additive": sum_of(standardised, embedded, sum_of_additive),
+        "sum of 3 and additive": sum_of(*three, sum_of_additive),
+        "best sum": best(*three, two_summed, three_summed),
+        "average of 2": averaged((standardised, embedded), Y),
+        "average of best 2": averaged(sorted(three, key=lambda fit: fit.error)[:2], Y),
+        **{f"standardised r^{power}": fit for power, fit in of_standardised.items()},
+        "standardised weights": best(standardised, *of_standardised.values()),
+        **{f"embedding r^{power}": fit for power, fit in of_embedded.items()},
+        "embedding weights": best(embedded, *of_embedded.values()),
+    }
+    for budget in BUDGETS:
+        trial = split.search(*split.scalings, budget=budget)
+        fits[f"search {budget}"] = fitted([split.part(trial.kernel, trial.features)], Y)
+    return {name: split.scores(fits[name]) for name in VARIANTS}
