@@ -10,6 +10,7 @@ from sklearn.datasets import load_wine
 
 import mnngp
 from mnngp import Embedding, MaxoutGPClassifier, MaxoutGPRegressor, MaxoutKernel, NetworkKernel
+from mnngp.data import TableEncoder
 from mnngp.errors import InputError
 from mnngp.estimators.table_features import embedding_versions
 from mnngp.kernels.sum_kernel import SumKernel
@@ -105,6 +106,19 @@ def test_gaps_and_categories_of_a_frame():
     assert model.score(frame[80:], y[80:]) > 0.9
     odd = pd.DataFrame({"size": [np.nan, 99.0], "kind": ["new", None]})
     assert np.isfinite(model.predict_proba(odd)).all()
+
+
+def test_a_column_of_two_values_with_gaps():
+    """Where it is missing it is a gap, and not one of the two values as well."""
+    frame = pd.DataFrame({"a": [0.0, 1.0, np.nan, 1.0, 0.0, np.nan], "b": [1.0, 2, 3, 4, 5, 6]})
+    encoder = TableEncoder().fit(frame)
+    rows = np.asarray(encoder.transform(frame), np.float64)
+    for version in embedding_versions(rows, None, encoder.groups_).values():
+        mapped = version.embedding(version(rows))
+        V = mapped @ mapped.T / mapped.shape[1]
+        np.testing.assert_allclose(np.diag(V), 1.0, rtol=1e-12)
+        assert V[2, 5] > 0.5  # both gaps
+        assert V[2, 0] < 0.5 + 1e-12  # a gap, and a value: nothing in common but b
 
 
 def test_what_is_given_stays():

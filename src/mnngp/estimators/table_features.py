@@ -115,7 +115,9 @@ def embedding_versions(
     gaps = tuple(group.stop - 1 for group in groups if group.kind == "number with gaps")
     categories = [(group.start, group.stop) for group in groups if group.kind == "category"]
     known = {j for start, stop in categories for j in range(start, stop)} | set(gaps)
-    pairs = [j for j, (values, _) in enumerate(tables) if len(values) == 2 and j not in known]
+    # a number with gaps stays one: as a category it would be there where it is missing
+    numbers = known | {gap - 1 for gap in gaps}
+    pairs = [j for j, (values, _) in enumerate(tables) if len(values) == 2 and j not in numbers]
     categories = sorted(categories + [(j, j + 1) for j in pairs])
     indicators = known | set(pairs)
     linear = Scaling.of("standard", X, weight)
