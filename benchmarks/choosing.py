@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from revision import commit
 
 HERE = Path(__file__).parent
 SIZES = (300, 1000, 10_000)
@@ -83,16 +84,9 @@ def main(turns: int) -> None:
             medians = {name: statistics.median(values) for name, values in times.items()}
             rows.append({"task": task, "n": n, **medians, "turns": times})
             print(rows[-1], flush=True)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=HERE,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     about = (
         f"{os.cpu_count()} cores, Python {platform.python_version()}, {datetime.now(UTC).date()}, "
-        f"commit {commit.stdout.strip()}"
+        f"commit {commit()}"
     )
     (HERE / "results" / "choosing.json").write_text(
         json.dumps({"machine": about, "turns": turns, "rows": rows}, indent=1) + "\n"

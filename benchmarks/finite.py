@@ -19,13 +19,13 @@ import argparse
 import os
 import platform
 import statistics
-import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import torch
+from revision import commit
 from rich.console import Console
 
 from mnngp import __version__
@@ -196,19 +196,12 @@ def main():
         console.print(rows[-1])
     with console.status("20 repeats"):
         each, gain = repeats(arguments.turns)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        cwd=HERE,
-        check=False,
-    ).stdout
     lines = [
         "# Training many networks at once",
         "",
         f"- machine: {platform.machine()}, {os.cpu_count()} cores, load average at the end "
         f"{os.getloadavg()[0]:.1f}",
-        f"- mnngp {__version__} ({commit.strip()}), PyTorch {torch.__version__}, "
+        f"- mnngp {__version__} ({commit()}), PyTorch {torch.__version__}, "
         f"{datetime.now(UTC):%Y-%m-%d}",
         f"- 15 networks of depth {DEPTH} and rank {RANK}, {INPUTS} inputs, {POINTS} points in one "
         "batch, Adam, float32, one thread",

@@ -15,7 +15,6 @@ The files of the data are needed (`mnngp data fetch mnist`).
 import argparse
 import os
 import platform
-import subprocess
 import tempfile
 import time
 import tomllib
@@ -24,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from revision import commit
 from threadpoolctl import threadpool_limits
 
 from mnngp import __version__, data
@@ -131,20 +131,12 @@ def main():
             f"| {path.stem} | {len(protocol):,} | {terms:.0f} | {wall:.0f} | {share:.0f} | "
             f"{per_cell:.0f} | {bare:.0f} | {ratio:.1f} |"
         )
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        cwd=HERE,
-        check=False,
-    ).stdout
     lines = [
         "# The paper's grids beside bare arithmetic",
         "",
         f"- machine: {platform.machine()}, {os.cpu_count()} cores, load average of others before "
         f"the runs {min(loads):.1f} to {max(loads):.1f}",
-        f"- mnngp {__version__} ({commit.strip()}), NumPy {np.__version__}, "
-        f"{datetime.now(UTC):%Y-%m-%d}",
+        f"- mnngp {__version__} ({commit()}), NumPy {np.__version__}, {datetime.now(UTC):%Y-%m-%d}",
         f"- medians of {arguments.repeats}; one repeat of each protocol; compiled before",
         "- *CPU / cores* is the time of all threads by the number of cores: what the wall time "
         "comes near to on a machine that does nothing else",

@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 from inputs import make_inputs, read_idx
+from revision import commit
 from rich.console import Console
 from scipy.linalg.lapack import dpftrf, dpftrs, dtrttf, spftrf, spftrs, strttf
 from threadpoolctl import threadpool_info
@@ -130,13 +131,6 @@ def memory_of(n: str, m: str, d: str, lengths: str, targets: str, dtype: str) ->
 
 
 def machine() -> dict:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=HERE,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     processor = next(
         (
             line.split(":")[1].strip()
@@ -147,7 +141,7 @@ def machine() -> dict:
     )
     return {
         "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit.stdout.strip(),
+        "commit": commit(),
         "processor": processor,
         "cores": os.cpu_count(),
         "python": platform.python_version(),

@@ -18,7 +18,6 @@ import argparse
 import os
 import platform
 import statistics
-import subprocess
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.linalg
+from revision import commit
 from rich.console import Console
 
 from mnngp import Maxout, MaxoutGPClassifier, __version__, data
@@ -185,13 +185,6 @@ def main():
     console.print(f"grid: {grid_seconds:.0f} s")
     with console.status("cells one at a time"):
         single_seconds, difference = one_at_a_time(images, results, arguments.cells)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        cwd=HERE,
-        check=False,
-    ).stdout
 
     def row(what, ours, peer):
         return f"| {what} | {ours:.1f} | {peer:.0f} | {peer / ours:.0f} |"
@@ -201,8 +194,7 @@ def main():
         "",
         f"- machine: {platform.machine()}, {os.cpu_count()} cores, load average at the end "
         f"{os.getloadavg()[0]:.1f}",
-        f"- mnngp {__version__} ({commit.strip()}), NumPy {np.__version__}, "
-        f"{datetime.now(UTC):%Y-%m-%d}",
+        f"- mnngp {__version__} ({commit()}), NumPy {np.__version__}, {datetime.now(UTC):%Y-%m-%d}",
         f"- the cell's time is the median of {arguments.repeats}; its accuracy is "
         f"{cell_accuracy:.4f}, by the authors' method "
         f"{peer_accuracy:.4f}",

@@ -65,9 +65,7 @@ class Objective:
 
     def score(self, alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> float:
         """The same, for one noise."""
-        return float(
-            self.scores(alpha[:, None], precision[:, None], np.array([ratio]), data).item()
-        )
+        return float(self.scores(alpha[:, None], precision[:, None], np.array([ratio]), data)[0])
 
     def far_ahead(self, score: float, other: float) -> bool:
         """Whether a score is so much better that it is no accident: errors are a tenth smaller."""
