@@ -5,81 +5,20 @@ make_figures.py.
 file each, every cell a line.
 """
 
-import csv
 import sys
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, fields
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, get_args, get_type_hints
 
 import numpy as np
+from result_cells import RESULTS, add, read
 
 from mnngp import plots
 from mnngp.experiments import comparison, rendering, selection
-from mnngp.experiments.records import Result
-from mnngp.experiments.store import Store
 
 HERE = Path(__file__).parent
-RESULTS = HERE.parent / "experiments" / "results"
-ROUNDED = {"validation_log_loss": 6, "test_log_loss": 6, "seconds": 3}
 COLORS = {"maxout": "#1b6ca8", "relu": "#c8553d", "tanh": "#6a6a6a"}
 # infinitely wide, then the widest first
 FINITE_COLORS = ("#1b6ca8", "#7d4a95", "#a66bb5", "#c98bd0")
-
-
-def add(run: Path) -> Path:
-    """Write a run's finished cells to a CSV file; only those of training sets that are complete."""
-    with Store.open(run) as store:
-        results = [result for result in store.results() if result.status != "failed"]
-        asked = Counter(
-            (group.split.n_train, group.split.repeat)
-            for group in store.protocol.groups
-            for _ in group.depths
-        )
-    count = Counter((result.n_train, result.repeat) for result in results)
-    whole = [
-        result
-        for result in results
-        if count[result.n_train, result.repeat] == asked[result.n_train, result.repeat]
-    ]
-    if not whole:
-        raise SystemExit(f"{run}: no training set is complete")
-    path = RESULTS / f"{run.stem}.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Result)], lineterminator="\n")
-        writer.writeheader()
-        for result in whole:
-            row = asdict(result)
-            rounded = {
-                name: round(row[name], digits)
-                for name, digits in ROUNDED.items()
-                if row[name] is not None
-            }
-            writer.writerow(row | rounded)
-    return path
-
-
-def read(name: str) -> list[Result]:
-    """The results of a run that was added; none if it was not."""
-    path, types = RESULTS / f"{name}.csv", get_type_hints(Result)
-
-    def value(name: str, text: str) -> Any:
-        kind = types[name]
-        if isinstance(kind, UnionType):
-            if not text:
-                return None
-            kind = next(option for option in get_args(kind) if option is not NoneType)
-        return text if kind is str or not callable(kind) or kind not in (int, float) else kind(text)
-
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [
-            Result(**{name: value(name, text) for name, text in row.items()})
-            for row in csv.DictReader(file)
-        ]
 
 
 def rows_of(names: Iterable[str]) -> list[selection.Row]:
