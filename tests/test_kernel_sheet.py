@@ -13,7 +13,7 @@ from scipy.special import kolmogi
 from scipy.stats import multivariate_normal
 
 import mnngp
-from mnngp import activations, inference, kernels
+from mnngp import activations, inference
 
 PAGE = (Path(__file__).parent.parent / "docs" / "kernels.md").read_text(encoding="utf-8")
 CODE = re.findall(
@@ -28,7 +28,7 @@ def test_every_line_of_code_runs(code):
         pytest.skip("needs PyTorch")
     rng = np.random.default_rng(0)
     names = {name: getattr(mnngp, name) for name in mnngp.__all__ if name not in {"interop"}}
-    names |= {"SumKernel": kernels.SumKernel, "Posterior": inference.Posterior}
+    names |= {"Posterior": inference.Posterior}
     names |= {"GradientFlow": inference.GradientFlow, "X": rng.normal(size=(12, 3))}
     names |= {"y": rng.normal(size=12), "images": rng.normal(size=(4, 64))}
     code = code.replace("MaxoutGPRegressor()", "MaxoutGPRegressor(max_trials=1)")
@@ -147,7 +147,7 @@ def test_rank_two_is_relu_and_a_step_in_distances():
     np.testing.assert_allclose(step, u_after, rtol=0, atol=1e-14)
 
 
-def test_embedding_sum_and_leave_one_out():
+def test_embedding_and_leave_one_out():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(8, 3)), rng.normal(size=8)
     first = np.exp(-((x[:, None] - x[None]) ** 2) / (2.0 * 0.5**2)).mean(axis=2)
@@ -155,10 +155,8 @@ def test_embedding_sum_and_leave_one_out():
     K = mnngp.NetworkKernel([mnngp.Embedding(0.5), mnngp.Maxout(4)], 1.0, 0.1)(x)
     rho = np.clip(first / 1.1, -1.0, 1.0)
     np.testing.assert_allclose(K, 0.1 + 1.1 * mnngp.Maxout(4).moment(rho), atol=1e-11)
-    parts = [mnngp.MaxoutKernel(1, 2), mnngp.MaxoutKernel(3, 4)]
-    both = kernels.SumKernel(parts, shares=[0.25, 0.75])(x)
-    np.testing.assert_allclose(both, 0.25 * parts[0](x) + 0.75 * parts[1](x), rtol=1e-12)
-    inverse = np.linalg.inv(2.0 * parts[1](x) + 0.1 * np.eye(8))
-    loo = inference.Posterior(parts[1], x, y, 0.1, 2.0).leave_one_out()
+    kernel = mnngp.MaxoutKernel(3, 4)
+    inverse = np.linalg.inv(2.0 * kernel(x) + 0.1 * np.eye(8))
+    loo = inference.Posterior(kernel, x, y, 0.1, 2.0).leave_one_out()
     np.testing.assert_allclose(loo.mean, y - inverse @ y / np.diag(inverse), rtol=1e-8)
     np.testing.assert_allclose(loo.variance, 1.0 / np.diag(inverse), rtol=1e-8)

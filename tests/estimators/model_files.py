@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.datasets import load_iris
 
 X, LABELS = load_iris(return_X_y=True)
-QUICK = {"max_trials": 3, "random_state": 0}
+QUICK = {"max_trials": 3, "random_state": 0, "features": "linear"}
 
 
 NAMES = np.array(["a", "bb", "c"])

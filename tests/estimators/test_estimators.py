@@ -195,8 +195,9 @@ def test_choosing_is_good_enough_and_says_what_it_did(wave):
     truth = np.sin(2.0 * new[:, 0]) + 0.3 * new[:, 1]
     assert np.sqrt(np.mean((model.predict(new) - truth) ** 2)) < 0.12
     assert 0.003 < model.noise_var_ < 0.03  # 0.01 in truth
-    scores = [trial["score"] for trial in model.trials_]
-    assert scores == sorted(scores, reverse=True)
+    for linear in (False, True):
+        scores = [one["score"] for one in model.trials_ if (one["features"] == "linear") == linear]
+        assert scores == sorted(scores, reverse=True)
     assert set(model.trials_[0]) == {
         "depth",
         "rank",
@@ -205,6 +206,7 @@ def test_choosing_is_good_enough_and_says_what_it_did(wave):
         "kind",
         "features",
         "lengthscale",
+        "weighted",
         "noise_ratio",
         "score",
         "n_rows",

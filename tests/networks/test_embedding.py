@@ -1,5 +1,7 @@
 """The embedding of single features: its explicit map against the plain formula."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -27,20 +29,20 @@ def gaussian(a, b, lengthscale):
 
 
 def formula(Z, embedding):
-    """The mean over the features, written down."""
+    """The weighted mean over the features, written down: numbers first, then categories."""
     shown = np.clip(Z, *embedding.limits)
-    parts, used = [], set(embedding.gaps)
+    parts, used, categories = [], set(embedding.gaps), []
     for start, stop in embedding.categories:
         level = np.where(Z[:, start:stop].any(axis=1), Z[:, start:stop].argmax(axis=1), -1)
-        parts.append((level[:, None] == level).astype(float))
+        categories.append((level[:, None] == level).astype(float))
         used |= set(range(start, stop))
-    for j in set(range(Z.shape[1])) - used:
+    for j in sorted(set(range(Z.shape[1])) - used):
         part = gaussian(shown[:, j], shown[:, j], embedding.lengthscale)
         if j + 1 in embedding.gaps:
             gap = Z[:, j + 1]
             part = part * np.outer(1.0 - gap, 1.0 - gap) + np.outer(gap, gap)
         parts.append(part)
-    return np.mean(parts, axis=0)
+    return np.average(parts + categories, axis=0, weights=embedding.weights or None)
 
 
 @pytest.mark.parametrize("lengthscale", [0.05, 0.3, 1.0, 3.0, 40.0])
@@ -75,9 +77,10 @@ def test_kernels_above_it(kind, layers):
 
 
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])
-def test_categories_and_gaps(kind):
-    Z = table(40)
-    kernel = MaxoutKernel(3, 4, 0.6, 0.1, kind, embedding=TABLE)
+@pytest.mark.parametrize("weights", [(), (0.5, 3.0, 1.5), (2.0, 0.0, 1e-9)])
+def test_categories_gaps_and_weights(kind, weights):
+    Z, embedding = table(40), replace(TABLE, weights=weights)
+    kernel = MaxoutKernel(3, 4, 0.6, 0.1, kind, embedding=embedding)
     expected = plain.kernel(
         [Maxout(4)] * 3,
         Z,
@@ -85,9 +88,24 @@ def test_categories_and_gaps(kind):
         weight_var=0.6,
         bias_var=0.1,
         kind=kind,
-        gram=np.tile(formula(Z, TABLE), (2, 2)),
+        gram=np.tile(formula(Z, embedding), (2, 2)),
     )
     np.testing.assert_allclose(kernel(Z), expected, rtol=1e-12)
+
+
+def test_weights_are_shares():
+    """A common factor says nothing, and a feature of weight zero is not there."""
+    one, other = Embedding(0.7, weights=(1.0, 2.0, 3.0, 4.0)), Embedding(0.7, weights=(2, 4, 6, 8))
+    np.testing.assert_allclose(one(X), other(X), rtol=1e-14)
+    alone = Embedding(0.7, weights=(0.0, 1.0, 1.0, 0.0))
+    np.testing.assert_allclose(
+        MaxoutKernel(embedding=alone)(X),
+        MaxoutKernel(embedding=Embedding(0.7))(X[:, 1:3]),
+        rtol=1e-12,
+    )
+    blocks = TABLE.blocks(6)
+    assert sorted(np.concatenate(blocks)) == list(range(TABLE.width(6)))
+    assert len(blocks) == TABLE.features(6) == 3
 
 
 def test_random_units():
@@ -155,6 +173,9 @@ def test_it_is_seen():
             lambda: NetworkKernel([Embedding(1.0), Conv(3), ReLU(), Flatten()]),
             r"layers\[0\] cannot be an embedding",
         ),
+        (lambda: Embedding(1.0, weights=(1.0, -1.0)), r"weights\[1\] must be"),
+        (lambda: Embedding(1.0, weights=(0.0, 0.0)), "weights must not all be zero"),
+        (lambda: Embedding(1.0, weights=(1.0, 2.0))(X), "weights must be 4 numbers"),
         (lambda: MaxoutKernel(embedding=1.0), "embedding must be None or an Embedding"),
         (lambda: MaxoutKernel(embedding=TABLE)(X), "more than 5 columns"),
     ],

@@ -25,7 +25,7 @@ from mnngp.estimators.features import Whitened
 from mnngp.estimators.parameters import check_pixels, image_rows, search_space, seed_of
 from mnngp.estimators.process import IMPOSSIBLE, FittedProcess, Lazy
 from mnngp.estimators.summary import ModelSummary
-from mnngp.estimators.table_features import chosen_version, feature_versions
+from mnngp.estimators.table_features import feature_versions
 from mnngp.estimators.warp import Warp, warped
 from mnngp.inference import choice
 from mnngp.inference.costs import describe_here, duration
@@ -118,7 +118,7 @@ class MaxoutGP(BaseEstimator, ABC):  # type: ignore[misc]
                     for name, one in scalings.items()
                 }
                 trials, share = self._choose(versions, space, objective, seed, stage)
-                scaling, data = chosen_version(trials[0].features, scalings, versions)
+                scaling, data = scalings[trials[0].features], versions[trials[0].features]
             best = trials[0]
             if noise_var is not None and signal_var is None:
                 signal_var = choice.best_signal(best, data, noise_var, seed)

@@ -16,7 +16,7 @@ from mnngp._typing import Array
 from mnngp.errors import InputError
 from mnngp.estimators import model_kernel, model_table
 from mnngp.estimators.model_archive import PIECE, shortened
-from mnngp.estimators.table_features import TOGETHER, VERSIONS
+from mnngp.estimators.table_features import VERSIONS
 from mnngp.kernels import layout
 
 # the smallest number above zero, and the largest that is finite
@@ -91,7 +91,7 @@ class ArrayChecks:
             there.add("factored")
         if self.header["normalize"] == "whitened":
             there.add("whitened")
-        if self.header["normalize"] in (*VERSIONS, TOGETHER):
+        if self.header["normalize"] in VERSIONS:
             there.add("embedded")
         if "calibration" in self.header:
             there.add("classifier")
@@ -134,16 +134,15 @@ class ArrayChecks:
         if name == "directions":
             n, d = array.shape
             half, columns = layout.packed_shape(n)
-            features = d // 2 if self.header["normalize"] == TOGETHER else d
-            scaled = features if self.header["normalize"] in ("standard", TOGETHER) else 0
-            self.sizes |= {"f": features, "s": scaled, "h": half, "p": columns}
-            kernel = model_kernel.build(self.header["kernel"])
-            for part in model_kernel.parts(kernel, d):
+            scaled = d if self.header["normalize"] == "standard" else 0
+            self.sizes |= {"f": d, "s": scaled, "h": half, "p": columns}
+            embedding = model_kernel.build(self.header["kernel"]).embedding
+            if embedding is not None:
                 form = replace(form, low=-MOST, high=MOST)  # features, as they are
-                if n * part > _LARGEST_MAP:
+                if n * embedding.width(d) > _LARGEST_MAP:
                     raise InputError(
                         f"directions must be fewer, or their embedding shorter: {n} rows of "
-                        f"{part} numbers are too many"
+                        f"{embedding.width(d)} numbers are too many"
                     )
             shape = self.header["kernel"].get("image_shape")
             if shape is not None:

@@ -38,7 +38,7 @@ from mnngp.estimators.model_archive import shortened
 from mnngp.estimators.model_arrays import FORMS, ArrayChecks
 from mnngp.estimators.model_kernel import all_as_json
 from mnngp.estimators.process import FittedProcess
-from mnngp.estimators.table_features import TOGETHER, VERSIONS, Curves, SideBySide
+from mnngp.estimators.table_features import VERSIONS, Curves
 from mnngp.inference import ConjugateGradients, IterationReport, Posterior, Report
 from mnngp.inference.observations import Observations
 from mnngp.inference.posterior import Weights
@@ -49,7 +49,6 @@ from mnngp.inference.solvers.interface import Inverse
 from mnngp.inference.solvers.packed import Packed
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import DeepKernel
-from mnngp.kernels.sum_kernel import SumKernel
 from mnngp.networks.embedding import Embedding
 
 # the arrays of ``Observations`` after its X, in the order of its fields
@@ -170,7 +169,7 @@ def _put_together(
         parameters["kernel"] = model_kernel.build(parameters["kernel"])
     model: Any = classes[header["class"]](**parameters)
     kernel = model_kernel.build(header["kernel"])
-    width = arrays["directions"].shape[1] // (2 if header["normalize"] == TOGETHER else 1)
+    width = arrays["directions"].shape[1]
     data = Observations(np.empty((0, width)), *(arrays[name] for name in _OBSERVATIONS))
     process = FittedProcess(
         _scaling(header["normalize"], kernel, arrays),
@@ -202,11 +201,9 @@ def _put_together(
 
 def _scaling(normalize: str | None, kernel: DeepKernel, arrays: dict[str, Array]) -> Scaling:
     mean, scale = arrays["scaling_mean"], arrays["scaling_scale"]
-    if normalize in (*VERSIONS, TOGETHER):
-        last = kernel.kernels[-1] if isinstance(kernel, SumKernel) else kernel
-        kind = SideBySide if normalize == TOGETHER else Curves
-        rest = arrays["knots"], arrays["values"], last.embedding or Embedding()
-        return kind(normalize, mean, scale, *rest)
+    if normalize in VERSIONS:
+        rest = arrays["knots"], arrays["values"], kernel.embedding or Embedding()
+        return Curves(normalize, mean, scale, *rest)
     if normalize != "whitened":
         return Scaling(normalize, mean, scale)
     return Whitened(normalize, mean, scale, kernel.image_shape, arrays["filters"])
@@ -214,8 +211,7 @@ def _scaling(normalize: str | None, kernel: DeepKernel, arrays: dict[str, Array]
 
 def _posterior(kernel: DeepKernel, header: dict[str, Any], arrays: dict[str, Array]) -> Posterior:
     points = Points(arrays["directions"], arrays["square_lengths"])
-    other = isinstance(kernel, SumKernel) or kernel.embedding is not None
-    if other or getattr(kernel, "convolutional", False):
+    if kernel.embedding is not None or getattr(kernel, "convolutional", False):
         points = kernel.prepared("X", arrays["directions"])
     covariance = Covariance(kernel.network, points, arrays["deviation"], arrays["noise_var"])
     c = np.inf if header["intercept_precision"] is None else header["intercept_precision"]

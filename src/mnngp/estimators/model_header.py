@@ -31,19 +31,14 @@ from mnngp.estimators.model_kernel import (
     whole,
 )
 from mnngp.estimators.parameters import check_class_weight
-from mnngp.estimators.table_features import TOGETHER, VERSIONS
+from mnngp.estimators.table_features import VERSIONS
 from mnngp.inference import IterationReport, Report
 from mnngp.inference.solvers import by_name
 
 # Version 2 knows kernels of any layers, and weights of classes.
 FORMAT, VERSION = "mnngp-model", 2
 _READ = (1, 2)
-_NORMALIZATIONS = (
-    *NORMALIZATIONS,
-    "whitened",
-    *VERSIONS,
-    TOGETHER,
-)  # what may stand before a kernel
+_NORMALIZATIONS = (*NORMALIZATIONS, "whitened", *VERSIONS)  # what may stand before a kernel
 _TYPES: dict[str, Any] = {
     "class": str,
     "parameters": dict,

@@ -19,7 +19,6 @@ from mnngp.activations import GELU, Abs, Activation, Erf, LeakyReLU, Maxout, ReL
 from mnngp.errors import InputError
 from mnngp.kernels.network_kernel import NetworkKernel
 from mnngp.kernels.sklearn import DeepKernel, MaxoutKernel
-from mnngp.kernels.sum_kernel import SumKernel
 from mnngp.networks.embedding import Embedding
 from mnngp.networks.layers import AvgPool, Conv, Flatten, GlobalAvgPool
 
@@ -101,7 +100,6 @@ _LAYERS: dict[str, type[Any]] = {
 }
 _LARGEST_WINDOW = 10_000
 _MOST_COLUMNS = 1 << 24
-_IN_A_SUM = 2
 
 
 def _check_window(name: str, value: Any, *, none: bool = False) -> None:
@@ -131,6 +129,13 @@ def _check_limits(name: str, value: Any) -> None:
         _validation.real(name, limit, low=-1e6, high=1e6)
 
 
+def _check_weights(name: str, value: Any) -> None:
+    if not isinstance(value, list):
+        raise InputError(f"{name} must be a list, got {value!r}")
+    for weight in value:
+        _validation.real(name, weight, low=0.0, high=1e300)
+
+
 _LAYER_PARAMETERS: dict[str, dict[str, Callable[[str, Any], object]]] = {
     "Maxout": {"rank": partial(whole, low=1, high=LARGEST_RANK)},
     "LeakyReLU": {"negative_slope": partial(_validation.real, low=-1e6, high=1e6)},
@@ -144,6 +149,7 @@ _LAYER_PARAMETERS: dict[str, dict[str, Callable[[str, Any], object]]] = {
         "limits": _check_limits,
         "categories": partial(_check_columns, pairs=True),
         "gaps": partial(_check_columns, pairs=False),
+        "weights": _check_weights,
     },
     "AvgPool": {"size": _check_window, "stride": partial(_check_window, none=True)},
 }
@@ -159,12 +165,6 @@ _OLD_DEFAULTS = {
 def describe(kernel: DeepKernel) -> dict[str, Any]:
     """A kernel as JSON has it."""
     kind = type(kernel)
-    if isinstance(kernel, SumKernel):
-        rest = {"shares": kernel.shares, "columns": kernel.columns}
-        parts = [describe(one) for one in kernel.kernels]
-        return {"class": kind.__name__, "kernels": parts, **all_as_json(rest)} | {
-            "dtype": str(np.dtype(kernel.dtype))
-        }
     if _KERNELS.get(kind.__name__) is not kind:
         raise InputError(
             f"only the kernels {' and '.join(_KERNELS)} themselves can be saved, got {kernel!r}"
@@ -198,8 +198,6 @@ def checked(name: str, described: object, version: int) -> dict[str, Any]:
         raise InputError(f"{name} must have names and values, got {described!r}")
     if version == 1:
         described = {**_OLD_DEFAULTS, **described}
-    if described.get("class") == SumKernel.__name__:
-        return _checked_sum(name, described, version)
     _validation.one_of(f"{name}.class", described.get("class"), tuple(_KERNELS))
     keys = _KEYS[described["class"]] + _SHARED_KEYS
     if "image_shape" in described and "layers" in described:
@@ -223,37 +221,6 @@ def checked(name: str, described: object, version: int) -> dict[str, Any]:
     _validation.one_of(f"{name}.kind", described["kind"], ("nngp", "ntk"))
     check_dtype(f"{name}.dtype", described["dtype"])
     return described
-
-
-def _checked_sum(name: str, described: dict[str, Any], version: int) -> dict[str, Any]:
-    keys = ("class", "kernels", "shares", "columns", "dtype")
-    if set(described) != set(keys):
-        raise InputError(f"{name} must have the keys {', '.join(keys)}, got {sorted(described)}")
-    kernels = described["kernels"]
-    if not isinstance(kernels, list) or len(kernels) != _IN_A_SUM:
-        raise InputError(f"{name}.kernels must be a list of {_IN_A_SUM}, got {kernels!r}")
-    for number, one in enumerate(kernels):
-        where = f"{name}.kernels[{number}]"
-        if isinstance(one, dict) and one.get("class") != MaxoutKernel.__name__:
-            raise InputError(f"{where}.class must be MaxoutKernel, got {one.get('class')!r}")
-        checked(where, one, version)
-    _validation.variances(f"{name}.shares", described["shares"], len(kernels), zero=False)
-    _check_columns(f"{name}.columns", described["columns"], pairs=True)
-    check_dtype(f"{name}.dtype", described["dtype"])
-    return described
-
-
-def parts(kernel: DeepKernel, columns: int) -> list[int]:
-    """How many columns the explicit maps of a kernel's embeddings have; none if it has none."""
-    if not isinstance(kernel, SumKernel):
-        return [] if kernel.embedding is None else [kernel.embedding.width(columns)]
-    ends = kernel.columns or [(0, columns)] * len(kernel.kernels)
-    if [stop for _, stop in ends][-1] != columns or len(ends) != len(kernel.kernels):
-        raise InputError(f"directions must have as many columns as the kernel, got {columns}")
-    widths = []
-    for one, (start, stop) in zip(kernel.kernels, ends, strict=True):
-        widths.append(stop - start if one.embedding is None else one.embedding.width(stop - start))
-    return widths
 
 
 def _check_layers(name: str, layers: Any) -> int:
@@ -320,9 +287,6 @@ def _check_bounds(name: str, bounds: Any, count: int) -> None:
 
 def build(described: dict[str, Any]) -> DeepKernel:
     """The kernel of a description that was checked."""
-    if described["class"] == SumKernel.__name__:
-        kernels = [build(one) for one in described["kernels"]]
-        return SumKernel(kernels, *(_as_tuple(described[name]) for name in ("shares", "columns")))
     parameters = {name: _as_tuple(value) for name, value in described.items() if name != "class"}
     if "layers" in described:
         made: dict[Any, Any] = {}

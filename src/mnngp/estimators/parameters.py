@@ -16,14 +16,12 @@ from mnngp.estimators.features import NORMALIZATIONS
 from mnngp.inference.image_networks import ImageSpace
 from mnngp.inference.search_space import (
     MAXOUT_PARAMETERS,
-    FixedSpace,
     MaxoutSpace,
     SearchSpace,
     VarianceSpace,
 )
 from mnngp.inference.solvers import by_name
 from mnngp.kernels.sklearn import DeepKernel
-from mnngp.kernels.sum_kernel import SumKernel
 from mnngp.networks.network import as_dtype
 
 _WEIGHTS = 1e-100, 1e100  # sample weights that are not zero
@@ -136,10 +134,7 @@ def _given_kernel(estimator: Any) -> SearchSpace:
                 f"kernel and {name} cannot both be given: the kernel says it already, got "
                 f"kernel={kernel!r} and {name}={getattr(estimator, name)!r}"
             )
-    sum_ = isinstance(kernel, SumKernel)
-    space: SearchSpace = (
-        FixedSpace(kernel) if sum_ else VarianceSpace(kernel)
-    )  # raises where a parameter was set to what is not allowed
+    space = VarianceSpace(kernel)  # raises where a parameter was set to what is not allowed
     if estimator.dtype != "float64" and np.dtype(estimator.dtype) != np.dtype(kernel.dtype):
         raise InputError(
             "kernel and dtype cannot both be given: the kernel's counts, got "

@@ -85,11 +85,11 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         What the first layer sees. "linear": the columns, normalized. "embedding": each column by
         itself through infinitely many periodic units (``Embedding``), of its standardised values or
         of its ranks, whichever leave-one-out prefers, and with the lengthscale that it does; a
-        column of two values is a category, and so are the texts and gaps of a frame. "auto": both
-        are tried, and the sum of the best two networks (``SumKernel``) is taken unless one alone is
-        far ahead, or a part of the network is given; only the columns where the kernel is given
-        completely, ``normalize`` is not "standard", or the embedding would have more than 3,000
-        columns.
+        column of two values is a category, and so are the texts and gaps of a frame. Features
+        are weighted by how much a first fit depends on them. "auto": both are tried, and the
+        embedding is taken unless the columns are far ahead; only the columns where the kernel is
+        given completely, ``normalize`` is not "standard", or the embedding would have more than
+        3,000 columns.
     normalize : "standard" or "sphere" or None
         What is done to the features of the linear kind: each column standardised, each row
         standardised (as in the paper), or nothing.
@@ -198,7 +198,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         features: str = "auto",
         normalize: str | None = "standard",
         dtype: Any = "float64",
-        max_trials: int = 48,
+        max_trials: int = 32,
         fit_seconds: float = 120.0,
         random_state: Any = None,
         progress: bool | None = None,

@@ -31,7 +31,6 @@ from mnngp.estimators.process import FittedProcess
 from mnngp.inference.posterior import Posterior
 from mnngp.kernels.embedded import EmbeddedPoints
 from mnngp.kernels.input_gradient import mean_gradient
-from mnngp.kernels.sum_points import SumPoints
 from mnngp.tables.groups import ColumnGroup
 
 MOST_ROWS = 2000  # that gradients are taken at; of more rows, random ones
@@ -86,11 +85,8 @@ def squared_gradients(
     mean = share @ features
     share_of_chosen = share[chosen] / share[chosen].sum()
     found = np.empty(len(groups))
-    width = groups[-1].stop
-    shifts = range(0, features.shape[1], width)
     for number, group in enumerate(groups):
-        # of a sum of networks each column is there for either, and moves for both
-        part = np.concatenate([np.arange(group.start, group.stop) + s for s in shifts])
+        part = slice(group.start, group.stop)
         centred = features[:, part] - mean[part]
         covariance = centred.T @ (share[:, None] * centred)
         own = gradient[:, part]
@@ -131,7 +127,7 @@ def _groups(estimator: Any) -> list[ColumnGroup]:
 def _features(posterior: Posterior) -> Matrix:
     """The distinct training rows as the kernel was given them."""
     points = posterior.points
-    if isinstance(points, EmbeddedPoints | SumPoints):
+    if isinstance(points, EmbeddedPoints):
         return np.asarray(points.given, dtype=np.float64)
     lengths = np.sqrt(points.square_lengths * points.directions.shape[1])
     return np.asarray(lengths[:, None] * points.directions)
@@ -140,7 +136,7 @@ def _features(posterior: Posterior) -> Matrix:
 def _some_rows(posterior: Posterior) -> NDArray[np.int64]:
     """All distinct rows, or random ones, the same at each call."""
     points, (n, targets) = posterior.points, posterior.targets.shape
-    width = sum(part.directions.shape[1] for part in getattr(points, "parts", [points]))
+    width = points.directions.shape[1]
     layers = 20.0 * len(posterior.network.blocks)  # a pair takes some twenty at each
     affordable = int(_WORK / (n * (targets * width + layers)))
     most = min(n, MOST_ROWS, max(_FEWEST_ROWS, affordable))

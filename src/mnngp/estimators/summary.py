@@ -15,11 +15,10 @@ from mnngp._typing import Vector
 from mnngp.errors import UnavailableError
 from mnngp.estimators.process import LEFT_OUT_AT_MOST
 from mnngp.estimators.relevance import column_names
-from mnngp.estimators.table_features import TOGETHER, VERSIONS
+from mnngp.estimators.table_features import VERSIONS
 from mnngp.inference.choice import FEW
 from mnngp.inference.costs import duration
 from mnngp.inference.search_space import LINEAR
-from mnngp.kernels.sum_kernel import SumKernel
 
 _WIDTH = 80  # columns of the text
 _NAME = 18  # of them for what a line is about
@@ -34,7 +33,6 @@ _FEATURES = {
     "whitened": "images standardised and whitened",
     "columns": "an embedding of each standardised column",
     "ranks": "an embedding of each column's ranks",
-    TOGETHER: "each column standardised, and an embedding beside it",
     None: "as they are",
 }
 Lines = list[tuple[str, str]]
@@ -103,7 +101,7 @@ def how_chosen(model: Any) -> str:
     if tried < 2:
         return "the only one that was tried"
     criterion = "mean squared error" if hasattr(model, "classes_") else "log density"
-    return f"the best of {tried} by leave-one-out {criterion}"
+    return f"chosen from {tried} by leave-one-out {criterion}"
 
 
 def _data(model: Any) -> Lines:
@@ -119,8 +117,7 @@ def _data(model: Any) -> Lines:
     text = f"{rows:,}"
     text += f", of which {ignored:,} have the weight zero" * (ignored > 0)
     text += f"; {distinct:,} distinct" * (distinct < rows - ignored)
-    twice = process.scaling.normalize == TOGETHER  # once for each network
-    features = process.posterior.points.rows[0].size // (2 if twice else 1)
+    features = process.posterior.points.rows[0].size
     columns = f"{model.n_features_in_:,}"
     if model.image_shape is not None:
         columns = f"images of {' x '.join(map(str, model.image_shape))}"
@@ -137,13 +134,8 @@ def _model(model: Any) -> Lines:
     if kernel.embedding is not None:
         own = process.scaling.normalize in VERSIONS
         features += f"{'' if own else ', embedded'}, lengthscale {kernel.embedding.lengthscale:.4g}"
-    lines = [("features", features)]
-    if isinstance(kernel, SumKernel):
-        titles = ("network", "beside it")
-        for title, one in zip(titles, kernel.kernels, strict=True):
-            lines.append((title, _network(one) + _behind(one)))
-    else:
-        lines.append(("network", _network(kernel)))
+        features += ", weighted by relevance" * bool(kernel.embedding.weights)
+    lines = [("features", features), ("network", _network(kernel))]
     if process.warps:
         lines.append(("targets", f"warped: {_some(map(repr, process.warps), len(process.warps))}"))
     for name in ("noise_var", "signal_var"):
@@ -155,13 +147,6 @@ def _model(model: Any) -> Lines:
     if compared:
         lines.append(("compared", f"best score by features: {compared}"))
     return [*lines, ("solver", _solver(model))]
-
-
-def _behind(kernel: Any) -> str:
-    """What stands before one network of a sum."""
-    if kernel.embedding is None:
-        return "; of standardised columns"
-    return f"; of an embedding, lengthscale {kernel.embedding.lengthscale:.4g}"
 
 
 def _network(kernel: Any) -> str:

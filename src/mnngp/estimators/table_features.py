@@ -8,7 +8,7 @@ what a table's encoder says of categories and gaps is kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +16,11 @@ import numpy as np
 
 from mnngp._typing import Matrix, Vector
 from mnngp.estimators.features import Scaling
-from mnngp.inference.choice import side_by_side
 from mnngp.inference.image_networks import FEATURES, ImageSpace
-from mnngp.inference.observations import Observations
 from mnngp.inference.search_space import LINEAR, MaxoutSpace, SearchSpace
 from mnngp.networks.embedding import Embedding
 
 VERSIONS = ("columns", "ranks")
-TOGETHER = "side by side"  # what stands before a sum of networks
 _WIDEST = 4.0  # standard deviations from the mean; what is beyond is taken for it
 _KNOTS = 256  # of the ranks of a column, at most
 WIDEST_MAP = 3000  # columns of an explicit map; its inner products would take longer than all else
@@ -43,21 +40,6 @@ class Curves(Scaling):
     def __call__(self, X: Matrix) -> Matrix:
         columns = zip(X.T, self.knots.T, self.values.T, strict=True)
         return np.stack([np.interp(*column) for column in columns], axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class SideBySide(Curves):
-    """Columns standardised, and behind them those for an embedding: for a sum of two networks."""
-
-    @staticmethod
-    def of(linear: Scaling, curves: Scaling) -> SideBySide:  # type: ignore[override]
-        """Put the two together."""
-        assert isinstance(curves, Curves)
-        rest = curves.knots, curves.values, curves.embedding
-        return SideBySide(TOGETHER, linear.mean, linear.scale, *rest)
-
-    def __call__(self, X: Matrix) -> Matrix:
-        return np.hstack([(X - self.mean) / self.scale, super().__call__(X)])
 
 
 def feature_versions(
@@ -88,17 +70,6 @@ def feature_versions(
     embeddings = {name: one.embedding for name, one in versions.items()}
     space = MaxoutSpace(space.given, space.dtype, embeddings, linear=not wanted)
     return space, {**({} if wanted else linear), **versions}
-
-
-def chosen_version(
-    features: str, scalings: Mapping[str, Scaling], versions: Mapping[str, Observations]
-) -> tuple[Scaling, Observations]:
-    """What stands in front of the chosen kernel, and the data behind it."""
-    first, *other = features.split(" + ")
-    if not other:
-        return scalings[first], versions[first]
-    scaling = SideBySide.of(scalings[first], scalings[other[0]])
-    return scaling, side_by_side([versions[first], versions[other[0]]])
 
 
 def embedding_versions(

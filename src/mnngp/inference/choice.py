@@ -2,10 +2,11 @@
 second look at the best.
 
 The search begins with a few kernels that suit many tables, and goes from the best one to its
-neighbours as long as that helps (``inference.search_space`` knows both). Where there are many, the
-first are compared on fewer inputs, and the best of them again. Where there are more
-unique inputs than ``LARGEST``, a random subset of them is used, and the best few are compared again
-on a larger one.
+neighbours as long as that helps (``inference.search_space`` knows both); on the way the features of
+an embedding are weighted by what the best fit depends on (``inference.feature_weights``). Where
+there are many inputs, the first kernels are compared on fewer, and the best of them again. Where
+there are more unique inputs than ``LARGEST``, a random subset of them is used, and the best few are
+compared again on a larger one.
 
 Kernels are independent of each other, so each has one core to itself: small decompositions by
 several threads of BLAS are hardly faster, and much slower on a machine that is doing something
@@ -18,7 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,15 +27,16 @@ import numpy as np
 from mnngp._system import threads
 from mnngp._typing import Vector
 from mnngp.errors import collect_warnings
+from mnngp.inference.feature_weights import feature_weights
 from mnngp.inference.observations import Observations
 from mnngp.inference.posterior import Posterior
 from mnngp.inference.scoring import Objective, Spectrum, scales
-from mnngp.inference.search_space import LINEAR, SearchSpace
+from mnngp.inference.search_space import LINEAR, MaxoutSpace, SearchSpace
 from mnngp.inference.solvers.covariance import contraction
+from mnngp.kernels.embedded import EmbeddedPoints
 from mnngp.kernels.evaluate import standard_deviations
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import DeepKernel
-from mnngp.kernels.sum_kernel import SumKernel, in_common
 from mnngp.networks.embedding import Embedding
 from mnngp.networks.network import Network
 
@@ -43,7 +45,7 @@ LARGEST = 600
 _AT_ONCE = 450  # inputs up to which the first kernels are compared on all of them
 _FIRST_LOOK = 350  # or else on so many, an eighth of the time, and the best few of them again
 _SURVIVORS = 4
-_MOST_IN_SUMS = 10_000  # inputs: a sum takes twice the time for its kernel, and memory for both
+_BEFORE_WEIGHTS = 8  # neighbours that are tried before features are weighted
 FEW = 4  # inputs below which no kernel can be chosen, only the noise
 _REFINED_ON = 2000  # and the best few of them: a factorisation each
 _REFINEMENTS = 2  # kernels that are kept back for that
@@ -65,8 +67,6 @@ class Trial:
 
     def as_dict(self) -> dict[str, Any]:
         """Parameters of the kernel, and what was found: numbers and texts."""
-        if isinstance(self.kernel, SumKernel):
-            return self._of_sum()
         others = {"dtype", "image_shape", "flips", "embedding"}
         parameters = {
             name: [repr(layer) for layer in value] if name == "layers" else value
@@ -75,14 +75,9 @@ class Trial:
         }
         embedding = self.kernel.embedding
         parameters["lengthscale"] = None if embedding is None else embedding.lengthscale
+        parameters["weighted"] = embedding is not None and bool(embedding.weights)
         found = {name: value for name, value in vars(self).items() if name != "kernel"}
         return {**parameters, **found}
-
-    def _of_sum(self) -> dict[str, Any]:
-        """As of one network, with a list where the networks differ."""
-        each = [replace(self, kernel=kernel).as_dict() for kernel in self.kernel.kernels]
-        found = {name: value for name, value in vars(self).items() if name != "kernel"}
-        return {name: found.get(name, in_common([one[name] for one in each])) for name in each[0]}
 
 
 def choose(
@@ -91,7 +86,7 @@ def choose(
     objective: Objective,
     *,
     seed: Any = None,
-    budget: int = 48,
+    budget: int = 32,
     jobs: int = 1,
     done: Callable[[float], object] | None = None,
 ) -> list[Trial]:
@@ -103,17 +98,22 @@ def choose(
     n = len(next(iter(versions.values())))
     sample = _Sample(_sampled(versions, LARGEST, rng), space, objective, jobs)
     tried: dict[Network, Trial] = {}
-    sums = space.sums and FEW <= n <= _MOST_IN_SUMS and budget > 1
-    last = budget - 1 if sums else budget
-    at_first = last if n <= LARGEST else max(1, last - _REFINEMENTS)
+    at_first = budget if n <= LARGEST else max(1, budget - _REFINEMENTS)
 
-    def attempt(kernels: Iterable[DeepKernel], on: _Sample) -> None:
+    def attempt(kernels: Iterable[DeepKernel], on: _Sample, most: int = at_first) -> None:
         new = {kernel.network: kernel for kernel in kernels}
         unseen = [kernel for network, kernel in new.items() if network not in tried]
-        found = on.trials(unseen[: at_first - len(tried)])
+        found = on.trials(unseen[: most - len(tried)])
         tried.update((trial.kernel.network, trial) for trial in found)
         if done is not None:
             done(len(found) / budget)
+
+    def walk(most: int) -> None:
+        """From the best to its neighbours, until that no longer helps."""
+        best = None
+        while len(tried) < most and (leader := _ranked(tried.values(), objective)[0]) is not best:
+            best = leader
+            attempt(space.neighbours(best.kernel), sample, most)
 
     if n < FEW:
         attempt([space.default()], sample)
@@ -121,54 +121,38 @@ def choose(
         attempt(space.starts(), sample)
     else:
         attempt(space.starts(), sample.part(_FIRST_LOOK, rng))
-        first = sorted(tried.values(), key=lambda trial: -trial.score)[:_SURVIVORS]
-        again = sample.trials([trial.kernel for trial in first])
+        first = sorted(tried.values(), key=lambda trial: -trial.score)
+        of_each_kind = {trial.features == LINEAR: trial for trial in reversed(first)}.values()
+        survivors = {trial.kernel.network: trial for trial in (*first[:_SURVIVORS], *of_each_kind)}
+        again = sample.trials([trial.kernel for trial in survivors.values()])
         tried.update((trial.kernel.network, trial) for trial in again)
-    improved = n >= FEW
-    while improved and len(tried) < at_first:
-        leaders = _leaders(tried.values())
-        attempt(_in_turn(*(space.neighbours(best.kernel) for best in leaders)), sample)
-        improved = any(one not in leaders for one in _leaders(tried.values()))
-    ranked = sorted(tried.values(), key=_merit, reverse=True)
+    if n >= FEW:
+        walk(min(len(tried) + _BEFORE_WEIGHTS, at_first))
+        if len(tried) < at_first:
+            attempt(sample.weighted(_ranked(tried.values(), objective)[0]), sample)
+        walk(at_first)
+    ranked = _ranked(tried.values(), objective)
     if n > LARGEST:
         more = _sampled(versions, _REFINED_ON, rng)
-        ranked = _refined(ranked, more, space, objective, jobs, new=last - len(tried))
-    if sums:
-        ranked = _with_sum(ranked, sample)
+        ranked = _refined(ranked, more, space, objective, jobs, new=budget - len(tried))
     if done is not None:
         done(1.0 - len(tried) / budget)
     return ranked
 
 
-def _leaders(trials: Iterable[Trial]) -> list[Trial]:
-    """The best without an embedding and the best with one, the better first."""
-    ranked = sorted(trials, key=_merit, reverse=True)
-    first = {trial.features == LINEAR: trial for trial in reversed(ranked)}
-    return sorted(first.values(), key=_merit, reverse=True)
+def _ranked(trials: Iterable[Trial], objective: Objective) -> list[Trial]:
+    """The best first: those with an embedding, unless one without is far ahead of all of them.
 
-
-def _in_turn(*iterators: Iterator[DeepKernel]) -> Iterator[DeepKernel]:
-    """One of each at a time."""
-    for kernels in zip_longest(*iterators):
-        yield from (kernel for kernel in kernels if kernel is not None)
-
-
-def _with_sum(ranked: list[Trial], sample: _Sample) -> list[Trial]:
-    """With the sum of the best network of each kind in front, unless one alone is far ahead.
-
-    Which of two good networks leave-one-out prefers is mostly an accident, and their sum need not
-    choose; but where one kind is of no use the other does better alone.
+    Which of two good networks leave-one-out prefers is mostly an accident. Behind an embedding new
+    rows were predicted better (``benchmarks/results/features.md``), so it gets the benefit of the
+    doubt.
     """
-    leaders = _leaders(ranked)
-    if len(leaders) < 2:
-        return ranked
-    alone = sample.trials([leader.kernel for leader in leaders])
-    together = sample.sum_of(alone)
-    if sample.objective.far_ahead(max(trial.score for trial in alone), together.score):
-        return ranked
-    # what more data have said of the noise
-    factor = leaders[0].noise_ratio / alone[0].noise_ratio
-    return [replace(together, noise_ratio=factor * together.noise_ratio), *ranked]
+    ranked = sorted(trials, key=_merit, reverse=True)
+    kinds = {trial.features == LINEAR: trial for trial in reversed(ranked)}  # the best of each
+    linear = False not in kinds
+    if len(kinds) > 1 and kinds[True].n_rows == kinds[False].n_rows:
+        linear = objective.far_ahead(kinds[True].score, kinds[False].score)
+    return sorted(ranked, key=lambda trial: (trial.features == LINEAR) != linear)
 
 
 def _best(tried: Mapping[Network, Trial]) -> Trial:
@@ -213,24 +197,14 @@ class _Sample:
             self._found[trial.kernel.network] = trial
         return [self._found[kernel.network] for kernel in kernels]
 
-    def sum_of(self, trials: Sequence[Trial]) -> Trial:
-        """What is found of the sum of some networks, each with the same share of the variance."""
-        ordered = sorted(trials, key=lambda trial: trial.features != LINEAR)
-        points = [self._points[trial.kernel.embedding] for trial in ordered]
-        means = [
-            float(np.mean(standard_deviations(trial.kernel.network, part) ** 2))
-            for trial, part in zip(ordered, points, strict=True)
-        ]
-        data = side_by_side([self.versions[trial.features] for trial in ordered])
-        ends = np.cumsum([0, *(self.versions[trial.features].X.shape[1] for trial in ordered)])
-        kernel = SumKernel(
-            [trial.kernel for trial in ordered],
-            [1.0 / (len(means) * mean) for mean in means],
-            list(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)),
-        )
-        with collect_warnings():
-            result = trial_of(kernel, kernel.prepared("X", data.X), data, self.objective)
-        return replace(result, features=" + ".join(trial.features for trial in ordered))
+    def weighted(self, trial: Trial) -> Iterator[DeepKernel]:
+        """A kernel with an embedding, its features weighted by what a fit depends on."""
+        points = self._points[trial.kernel.embedding]
+        if not isinstance(points, EmbeddedPoints) or not isinstance(self.space, MaxoutSpace):
+            return iter(())
+        data = self.versions[trial.features]
+        weights = feature_weights(trial.kernel, points, data, trial.noise_ratio)
+        return self.space.weighted(trial.kernel, weights) if len(weights) > 1 else iter(())
 
     def _one(self, kernel: DeepKernel) -> Trial:
         features = self.space.features(kernel)
@@ -238,11 +212,6 @@ class _Sample:
         with collect_warnings():  # what is chosen in the end says it again
             result = trial_of(kernel, points, self.versions[features], self.objective)
         return replace(result, features=features)
-
-
-def side_by_side(versions: Sequence[Observations]) -> Observations:
-    """The same data with the features of several versions, one after the other."""
-    return replace(versions[0], X=np.hstack([data.X for data in versions]))
 
 
 def _sampled(

@@ -35,7 +35,6 @@ from mnngp.kernels.input_gradient import mean_gradient
 from mnngp.kernels.points import Points
 from mnngp.kernels.sklearn import DeepKernel
 from mnngp.networks.network import Network
-from mnngp.networks.network_sum import NetworkSum
 
 
 class Weights(NamedTuple):
@@ -267,7 +266,7 @@ class Posterior:
 
         In closed form, by one pass back through the layers. Of images there are none.
         """
-        if not isinstance(self.network, Network | NetworkSum):
+        if not isinstance(self.network, Network):
             raise UnavailableError(
                 "the gradient of the mean is there for dense networks, not for convolutional ones, "
                 f"got kernel={self.kernel!r}"

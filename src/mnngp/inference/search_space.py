@@ -18,7 +18,6 @@ import numpy as np
 from mnngp._typing import Vector
 from mnngp.activations import Maxout
 from mnngp.kernels.sklearn import DeepKernel, MaxoutKernel
-from mnngp.kernels.sum_kernel import SumKernel
 from mnngp.networks.embedding import Embedding
 
 MAXOUT_PARAMETERS = ("depth", "rank", "weight_var", "bias_var", "kind")
@@ -30,7 +29,7 @@ KINDS = ("nngp", "ntk")
 LENGTHSCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # of an embedding
 LINEAR = "linear"  # features without one
 DEFAULTS = {"depth": 3, "rank": 4, "bias_var": 0.1, "kind": "nngp"}
-_STARTS = (
+_LINEAR_STARTS = (
     # kind, rank, depth, gain, bias_var
     ("nngp", 4, 1, 1.0, 0.1),
     ("nngp", 2, 3, 1.0, 1.0),
@@ -41,12 +40,12 @@ _STARTS = (
     ("ntk", 4, 4, 1.0, 0.1),
     ("ntk", 4, 12, 1.0, 0.1),
 )
-_EMBEDDED_STARTS = (
-    # kind, rank, depth, gain, bias_var, lengthscale
-    ("nngp", 4, 1, 1.0, 0.1, 1.0),
-    ("ntk", 4, 4, 1.0, 0.1, 1.0),
-    ("nngp", 4, 12, 1.0, 0.1, 1.0),
-    ("nngp", 2, 3, 1.0, 0.1, 0.25),
+_STARTS = (
+    # the same where there are embeddings, too, and a lengthscale for those
+    (("nngp", 4, 1, 1.0, 0.1), 1.0),
+    (("ntk", 4, 4, 1.0, 0.1), 1.0),
+    (("nngp", 4, 12, 1.0, 0.1), 1.0),
+    (("nngp", 2, 3, 1.0, 0.1), 0.25),
 )
 # Of a saturating activation the weight variance says how nonlinear a layer is: a wider range.
 _SMOOTH_GAINS = (0.1, 0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0, 10.0)
@@ -59,12 +58,9 @@ class SearchSpace(ABC):
 
     dtype: Any  # of the kernel that is fitted in the end
     complete: bool  # whether there is but one kernel: nothing to choose
-    sums: bool = False  # whether two networks may stand side by side
 
     def fitted(self, kernel: DeepKernel) -> DeepKernel:
         """A kernel of the space as it is fitted in the end, in ``dtype``."""
-        if isinstance(kernel, SumKernel):
-            return SumKernel([self.fitted(one) for one in kernel.kernels], *kernel.rest)
         return with_parameters(kernel, dtype=self.dtype)  # type: ignore[no-any-return]
 
     def features(self, kernel: DeepKernel) -> str:
@@ -106,8 +102,6 @@ class MaxoutSpace(SearchSpace):
         self.given, self.dtype = dict(given), dtype
         self.embeddings, self.linear = dict(embeddings or {}), linear
         self.complete = len(self.given) == len(MAXOUT_PARAMETERS) and not self.embeddings
-        # who gives a part of the network means one network
-        self.sums = linear and bool(self.embeddings) and not self.given
 
     def features(self, kernel: Any) -> str:
         if kernel.embedding is None:
@@ -123,13 +117,20 @@ class MaxoutSpace(SearchSpace):
         return MaxoutKernel(**{**DEFAULTS, **own})
 
     def starts(self) -> Iterator[MaxoutKernel]:
-        if self.linear:
-            for start in _STARTS:
-                yield self._kernel(*start)
-        for kind, rank, depth, gain, bias_var, lengthscale in _EMBEDDED_STARTS:
+        if not self.embeddings:
+            yield from (self._kernel(*start) for start in _LINEAR_STARTS)
+            return
+        for network, lengthscale in _STARTS:
             for one in self.embeddings.values():
-                embedding = replace(one, lengthscale=lengthscale)
-                yield self._kernel(kind, rank, depth, gain, bias_var, embedding)
+                yield self._kernel(*network, replace(one, lengthscale=lengthscale))
+            if self.linear:
+                yield self._kernel(*network)
+
+    def weighted(self, kernel: Any, weights: tuple[float, ...]) -> Iterator[MaxoutKernel]:
+        """A kernel whose features have other shares, in each version of them."""
+        for one in self.embeddings.values():
+            embedding = replace(one, lengthscale=kernel.embedding.lengthscale, weights=weights)
+            yield with_parameters(kernel, embedding=embedding)
 
     def neighbours(self, kernel: Any) -> Iterator[MaxoutKernel]:
         gain = 1.0
@@ -163,7 +164,7 @@ class MaxoutSpace(SearchSpace):
             yield replace(embedding, lengthscale=lengthscale)
         for other in self.embeddings.values():
             if other.limits != embedding.limits:
-                yield replace(other, lengthscale=embedding.lengthscale)
+                yield replace(other, lengthscale=embedding.lengthscale, weights=embedding.weights)
 
     def _kernel(
         self,
@@ -235,24 +236,6 @@ class VarianceSpace(SearchSpace):
         for name, values in self._ladders.items():
             for value in _steps(values, getattr(kernel, name)):
                 yield with_parameters(kernel, **{name: value})
-
-
-class FixedSpace(SearchSpace):
-    """One kernel, of which nothing is open."""
-
-    complete = True
-
-    def __init__(self, kernel: DeepKernel) -> None:
-        self.kernel, self.dtype = kernel, kernel.dtype
-
-    def default(self) -> DeepKernel:
-        return self.kernel
-
-    def starts(self) -> Iterator[DeepKernel]:
-        yield self.kernel
-
-    def neighbours(self, kernel: DeepKernel) -> Iterator[DeepKernel]:
-        return iter(())
 
 
 def with_parameters(kernel: DeepKernel, **parameters: Any) -> Any:

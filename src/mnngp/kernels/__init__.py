@@ -3,6 +3,5 @@
 from mnngp.kernels.by_blocks import kernel_matrix
 from mnngp.kernels.network_kernel import NetworkKernel
 from mnngp.kernels.sklearn import MaxoutKernel
-from mnngp.kernels.sum_kernel import SumKernel
 
-__all__ = ["MaxoutKernel", "NetworkKernel", "SumKernel", "kernel_matrix"]
+__all__ = ["MaxoutKernel", "NetworkKernel", "kernel_matrix"]

@@ -8,14 +8,13 @@ products of matrices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from mnngp._system import threads
 from mnngp._system.compiled import compiled
 from mnngp._typing import Array, Matrix, Vector
-from mnngp.kernels import evaluate
 from mnngp.kernels.adjoint import STRIP, Layers, begin, pull_gram, pull_of, pull_step
 from mnngp.kernels.embedded import EmbeddedPoints
 from mnngp.kernels.evaluate import correlation_values
@@ -24,9 +23,7 @@ from mnngp.kernels.gradient import rates
 from mnngp.kernels.points import ByKind, Points
 from mnngp.kernels.pointwise import Diagonal, Step, behind
 from mnngp.kernels.program import pack, side
-from mnngp.kernels.sum_points import SumPoints
 from mnngp.networks.network import Network
-from mnngp.networks.network_sum import NetworkSum
 
 _TASK = 64  # rows a thread takes at a time
 # The work at a layer of a pair, in what ``threads`` counts.
@@ -75,49 +72,30 @@ def _embedded(
     held: bool = False,
 ) -> Matrix:
     """In the features before the map, at one length: neither β moves nor a variance."""
-    pairs, embedding = _Pairs(network, x, y, contraction), network.embedding
+    embedding = network.embedding
     assert embedding is not None  # or else there are no such points
     lengths = np.linalg.norm(embedding(x.given), axis=1)
     shrinkage = np.sqrt(x.directions.shape[1]) / lengths
     unit = x.directions.astype(np.float64)
     parts = []
-    for weights in alpha.T:
-        of_map = pairs.along(weights)
-        if not held:  # nothing in the direction of the row itself
-            of_map -= unit * np.einsum("ij,ij->i", unit, of_map)[:, None]
-            of_map *= shrinkage[:, None]
-        parts.append(embedding.pull_back(x.given, of_map))
+    for of_map in map_gradients(network, x, y, alpha, contraction=contraction):
+        if held:
+            parts.append(embedding.pull_back(x.given, of_map))
+            continue
+        outward = np.einsum("ij,ij->i", unit, of_map)  # the row itself has one length
+        across = (of_map - unit * outward[:, None]) * shrinkage[:, None]
+        parts.append(embedding.pull_back(x.given, across))
     return np.stack(parts, axis=-1)
 
 
-@mean_gradient.register(SumPoints)
-def _of_sum(
-    network: NetworkSum,
-    x: SumPoints,
-    y: SumPoints,
-    alpha: Matrix,
-    beta: Vector,
-    *,
-    contraction: float = 1.0,
-    held: bool = False,
-) -> Matrix:
-    """In the columns of each network, one after the other.
-
-    With S the standard deviation of the sum and s_p that of a part of the share w_p, the function
-    is ``Σ_p s_p Σ_j ρ_p (w_p s_p/S)_j α_j / κ``, of which each part has the form above: the
-    intercept is what its ρ and its A differ by.
+def map_gradients(
+    network: Network, x: EmbeddedPoints, y: Points, alpha: Matrix, *, contraction: float = 1.0
+) -> Iterator[Matrix]:
+    """As ``mean_gradient``, in the columns of the explicit map at one length, (m, width): one
+    target after another.
     """
-    deviation = np.sqrt(y.variances(network).sum(axis=0))
-    parts = []
-    for index, (one, share) in enumerate(zip(network.networks, network.shares, strict=True)):
-        own = np.sqrt(evaluate.diagonal(one, y.parts[index]).astype(np.float64))
-        weights = (share * own / np.where(deviation > 0.0, deviation, 1.0))[:, None] * alpha
-        intercept = (1.0 / contraction - 1.0) * weights.sum(axis=0)
-        sides = x.parts[index], y.parts[index]
-        parts.append(
-            mean_gradient(one, *sides, weights, intercept, contraction=contraction, held=held)
-        )
-    return np.concatenate(parts, axis=1)
+    pairs = _Pairs(network, x, y, contraction)
+    return (pairs.along(weights) for weights in alpha.T)
 
 
 class _Pairs:

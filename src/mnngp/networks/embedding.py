@@ -2,9 +2,9 @@
 
 Infinitely many random periodic units ``√2 cos(ω a + φ)`` of one feature a, with ω normal of
 variance 1/ℓ², have the covariance ``exp(-(a - b)² / 2ℓ²)``; random one-hot vectors of a category
-have ``[a = b]``. What the first affine map sees of two rows is the mean of that over the features,
+have ``[a = b]``. What the first affine map sees of two rows is a mean of that over the features,
 
-    V₀(x, x') = 1/f Σ_j k_j(x_j, x'_j),
+    V₀(x, x') = Σ_j s_j k_j(x_j, x'_j),    Σ_j s_j = 1,
 
 which is one for a row with itself: all rows have one length. No unit needs to be drawn, because the
 Gaussian has a short explicit map: on an interval of some lengthscales its eigenvalues fall faster
@@ -27,7 +27,7 @@ from mnngp._typing import Matrix, Vector
 from mnngp.errors import InputError
 
 _SMALLEST = 1e-13  # eigenvalues that are kept, of a kernel whose largest entry is one
-_SHOWN = 3  # categories or gaps, when it is printed
+_SHOWN = 3  # categories, gaps or weights, when it is printed
 _LONGEST = 200.0  # lengthscales between the limits: some hundred columns a feature
 
 
@@ -52,6 +52,9 @@ class Embedding:
     gaps : tuple of int
         Columns that are 1 where the number in the column before is missing: a gap has nothing to do
         with any number, and all gaps are alike.
+    weights : tuple of float
+        s, up to a factor: one for each number, in the order of the columns, then one for each
+        category. A gap has that of its number. None: all features have the same share.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class Embedding:
     limits: tuple[float, float] = (-4.0, 4.0)
     categories: tuple[tuple[int, int], ...] = ()
     gaps: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         _validation.real("lengthscale", self.lengthscale, low=0.0, strict=True)
@@ -87,12 +91,17 @@ class Embedding:
                     "categories must be pairs (start, stop) of columns with 0 <= start < stop, got "
                     f"{(start, stop)!r}"
                 )
+        for index, weight in enumerate(self.weights):
+            _validation.real(f"weights[{index}]", weight, low=0.0)
+        if self.weights and not sum(self.weights) > 0.0:
+            raise InputError(f"weights must not all be zero, got {_short(self.weights)}")
 
     def __repr__(self) -> str:
         parts = [f"{self.lengthscale:.4g}"]
         if self.limits != Embedding.limits:
             parts.append(f"limits=({self.limits[0]:.4g}, {self.limits[1]:.4g})")
         columns = {"categories": self.categories, "gaps": self.gaps}
+        columns["weights"] = tuple(float(f"{weight:.3g}") for weight in self.weights)
         parts += [f"{name}={_short(value)}" for name, value in columns.items() if value]
         return f"Embedding({', '.join(parts)})"
 
@@ -108,8 +117,36 @@ class Embedding:
         return np.array([j for j in range(columns) if j not in others], dtype=np.int64)
 
     def features(self, columns: int) -> int:
-        """The number of features, each with the same share of V₀."""
+        """The number of features: numbers, then categories."""
         return len(self.numbers(columns)) + len(self.categories)
+
+    def blocks(self, columns: int) -> list[NDArray[np.int64]]:
+        """Which columns of the explicit map are of each feature, as ``weights`` has them."""
+        numbers, step = self.numbers(columns), self.basis()[1].shape[1]
+        gap_of = {gap - 1: len(numbers) * step + k for k, gap in enumerate(self.gaps)}
+        blocks = []
+        for place, number in enumerate(numbers.tolist()):
+            block = np.arange(place * step, (place + 1) * step)
+            blocks.append(np.append(block, gap_of[number]) if number in gap_of else block)
+        at = len(numbers) * step + len(self.gaps)
+        for start, stop in self.categories:
+            blocks.append(np.arange(at, at + stop - start + 1))
+            at += stop - start + 1
+        return blocks
+
+    def scale(self, columns: int) -> Vector:
+        """What the columns of the explicit map are multiplied by, for the features' shares."""
+        count = self.features(columns)
+        if self.weights and len(self.weights) != count:
+            raise InputError(
+                f"weights must be {count} numbers, one for each feature, got {len(self.weights)}"
+            )
+        shares = np.asarray(self.weights or np.ones(count), dtype=np.float64)
+        shares = shares / shares.sum()
+        result = np.empty(self.width(columns))
+        for block, share in zip(self.blocks(columns), shares, strict=True):
+            result[block] = np.sqrt(len(result) * share)
+        return result
 
     def width(self, columns: int) -> int:
         """Columns of the explicit map."""
@@ -145,7 +182,7 @@ class Embedding:
             result[:, at : at + stop - start] = indicators
             result[:, at + stop - start] = 1.0 - indicators.sum(axis=1)
             at += stop - start + 1
-        result *= np.sqrt(result.shape[1] / self.features(X.shape[1]))
+        result *= self.scale(X.shape[1])
         return result
 
     def pull_back(self, X: NDArray[Any], pulled: Matrix) -> Matrix:
@@ -157,6 +194,7 @@ class Embedding:
         X = np.asarray(X, dtype=np.float64)
         nodes, weights = self.basis()
         numbers, result = self.numbers(X.shape[1]), np.zeros(X.shape)
+        pulled = pulled * self.scale(X.shape[1])
         step, gap_of = weights.shape[1], {gap - 1: gap for gap in self.gaps}
         for place, column in enumerate(numbers):
             number = X[:, column]
@@ -179,7 +217,6 @@ class Embedding:
             none = pulled[:, at + stop - start]
             result[:, start:stop] = pulled[:, at : at + stop - start] - none[:, None]
             at += stop - start + 1
-        result *= np.sqrt(pulled.shape[1] / self.features(X.shape[1]))
         return result
 
 

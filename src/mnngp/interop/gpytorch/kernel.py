@@ -334,7 +334,7 @@ def _embedded(embedding: Embedding, x: Tensor) -> Tensor:
         indicators = x[..., start:stop]
         parts += [indicators, 1.0 - indicators.sum(-1, keepdim=True)]
     rows = torch.cat(parts, dim=-1)
-    return rows * (rows.shape[-1] / embedding.features(x.shape[-1])) ** 0.5
+    return rows * torch.tensor(embedding.scale(x.shape[-1])).to(x)
 
 
 def _read(name: str, kernel: DeepKernel) -> Tensor:
