@@ -1,6 +1,7 @@
 """What the first layer sees of a table: columns, or an embedding of them."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from mnngp import Embedding, MaxoutGPClassifier, MaxoutGPRegressor, MaxoutKernel
 from mnngp.data import TableEncoder
 from mnngp.errors import InputError
 from mnngp.estimators.table_features import embedding_versions
+from mnngp.inference import Posterior
 
 rng = np.random.default_rng(1)
 X = rng.uniform(-2.0, 2.0, size=(300, 6))
@@ -89,7 +91,20 @@ def test_versions():
     assert ranks[:, 0].std() == pytest.approx(1.0, abs=0.01)
     assert np.all(np.diff(ranks[np.argsort(table[:, 0]), 0]) > 0.0)
     far = versions["ranks"](np.array([[1e9, -7.0, 0.0]]))
-    assert np.all(np.abs(far) <= np.sqrt(3.0))
+    assert far[0, 0] == pytest.approx(ranks[:, 0].max() + 1.0)  # unlike any that was seen
+    assert far[0, 1] in (0.0, 1.0)
+
+
+@pytest.mark.parametrize("version", ["columns", "ranks"])
+def test_far_outside_less_is_known(version):
+    """A row unlike any that was seen has a wider interval, not that of the outermost ones."""
+    x = rng.uniform(0.0, 1.0, (80, 1))
+    scaling = embedding_versions(x, None)[version]
+    kernel = MaxoutKernel(2, 4, 0.6, 0.1, embedding=replace(scaling.embedding, lengthscale=0.5))
+    posterior = Posterior(kernel, scaling(x), np.sin(4.0 * x[:, 0]), 1e-3)
+    _, variance = posterior.mean_and_variance(scaling(np.array([[0.5], [0.98], [2.0], [9.0]])))
+    assert variance[2] > 20.0 * variance[:2].max()
+    assert variance[3] >= variance[2]
 
 
 def test_gaps_and_categories_of_a_frame():

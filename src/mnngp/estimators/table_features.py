@@ -23,6 +23,7 @@ from mnngp.networks.embedding import Embedding
 VERSIONS = ("columns", "ranks")
 _WIDEST = 4.0  # standard deviations from the mean; what is beyond is taken for it
 _KNOTS = 256  # of the ranks of a column, at most
+_BEYOND = 1.0  # of a rank: where values that are two standard deviations beyond all others have it
 WIDEST_MAP = 3000  # columns of an explicit map; its inner products would take longer than all else
 
 
@@ -92,7 +93,7 @@ def embedding_versions(
     categories = sorted(categories + [(j, j + 1) for j in pairs])
     indicators = known | set(pairs)
     linear = Scaling.of("standard", X, weight)
-    bound = {"columns": _WIDEST, "ranks": math.sqrt(3.0)}
+    bound = {"columns": _WIDEST, "ranks": math.sqrt(3.0) + _BEYOND}
     versions = {}
     for name in VERSIONS:
         curves = []
@@ -101,7 +102,7 @@ def embedding_versions(
                 ends = np.array([0.0, 1.0])
                 curves.append((ends if j in known else places, ends))
             elif name == "ranks":
-                curves.append((places, ranks))
+                curves.append(_with_ends(places, ranks, linear.scale[j]))
             else:
                 curves.append(_line(linear.mean[j], linear.scale[j]))
         embedding = Embedding(1.0, (-bound[name], bound[name]), tuple(categories), gaps)
@@ -123,6 +124,21 @@ def _ranks(column: Vector, share: Vector) -> tuple[Vector, Vector]:
         some = np.unique(np.linspace(0, len(values) - 1, _KNOTS).astype(np.int64))
         values, middle = values[some], middle[some]
     return values, middle
+
+
+def _with_ends(places: Vector, ranks: Vector, scale: float) -> tuple[Vector, Vector]:
+    """Ranks that go on a little beyond the values that training had: what is far outside is not
+    taken for the outermost of them, and the lengthscale says how much less is known there.
+    """
+    if not math.isfinite(scale):
+        return places, ranks
+    ends = np.array([-2.0, 2.0]) * scale
+    outer = places[0] + ends[0], places[-1] + ends[1]
+    beyond = ranks[0] - _BEYOND, ranks[-1] + _BEYOND
+    return (
+        np.concatenate([outer[:1], places, outer[1:]]),
+        np.concatenate([beyond[:1], ranks, beyond[1:]]),
+    )
 
 
 def _line(mean: float, scale: float) -> tuple[Vector, Vector]:
