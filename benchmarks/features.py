@@ -188,7 +188,9 @@ kind; *best of* is by leave-one-out. Sums have equal shares of the variance. The
 a linear layer behind the embedding of columns or ranks.
 - r: the mean squared gradient of the best network's fit in each column, in units of the column's \
 spread and divided by the mean over the columns; of an embedding, in the explicit map of the \
-column. Features are multiplied by √r or ∜r, and the network is chosen again.
+column. Features are multiplied by √r or ∜r, and the network is chosen again; *twice*: with r of \
+that network once more. *By descent*: shares that minimise the leave-one-out error of the first \
+network, with a penalty on the squares of their logarithms.
 - The last {len(BUDGETS)}: the search as it is in the estimators. With {PRESENT.split()[1]} trials \
 it is their present choice, which the others are compared with: *difference* is the mean over \
 tables, in thousandths, with its standard error over tables.
