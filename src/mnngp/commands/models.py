@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 # have when they are left out. Not the largest of them: that may be of a row that stands alone. Of
 # other rows of the same kind at most three in a thousand were far (twelve regressions on normal,
 # lognormal and noisy data in 1 to 10 columns, n = 100 to 300, and three classifications), and all
-# of those with one column moved by three times its range.
+# of those with one column moved by three times its range, where the network sees the columns.
+# Behind an embedding one column is no more than its share: what is far outside of it is told by
+# the notes on columns.
 _FAR, _NEARLY_ALL = 2.0, 0.98
 _LEFT_OUT = 2000  # rows at most
 
@@ -60,6 +62,11 @@ def fit(
         help="Of numbers to predict: none, log (none below zero), arcsinh (far out on both "
         "sides), or auto: one of them if it is clearly better.",
     ),
+    features: str = typer.Option(
+        "auto",
+        help="What the first layer sees: linear (the columns), embedding (each column by itself), "
+        "or auto: the embedding, unless the columns are far better.",
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Fit a model to a table: kernel, noise and all are chosen from the data.
@@ -72,6 +79,7 @@ def fit(
     writable(output, table, suffixes=(".mnngp", ""))
     _validation.one_of("--class-weight", class_weight or "balanced", ("balanced",))
     _validation.one_of("--warp", warp, ("auto", "none", "log", "arcsinh"))
+    _validation.one_of("--features", features, ("auto", "linear", "embedding"))
     require("tables", "polars")
     from mnngp import data
 
@@ -83,6 +91,7 @@ def fit(
     from mnngp.estimators.table_input import EncodedTable
 
     given: dict[str, Any] = {"max_trials": max_trials, "random_state": seed, "solver": solver}
+    given["features"] = features
     if encoder.task == "classification":
         if warp != "auto":
             raise InputError(f"--warp is for regression, {target!r} holds labels, got {warp!r}")
