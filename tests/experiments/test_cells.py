@@ -1,5 +1,6 @@
 """Cells: their numbers are those of a plain posterior, and they say when they are inaccurate."""
 
+import json
 import warnings
 from dataclasses import replace
 
@@ -83,6 +84,27 @@ def test_accuracies_are_those_of_a_plain_posterior(many, digits):
             means, labels, (result.validation_log_loss, result.test_log_loss), strict=True
         ):
             assert found == pytest.approx(cells.SoftmaxLoss(mean, label)(sharpness), rel=1e-6)
+
+
+def test_a_family_may_have_noises_of_its_own(digits, tmp_path):
+    """Each is a cell of a plain posterior with that noise; the others have the protocol's."""
+    own = {"activation": "maxout", "rank": 3, "depth": [1, 2], "weight_var": 0.8, "bias_var": 0.1}
+    families = [own | {"noise_var": [1e-3, 0.1]}, own | {"kind": "ntk"}]
+    protocol = protocol_of(train=100, validation=300, test=599, family=families)
+    assert Protocol.of(json.loads(protocol.canonical())) == protocol
+    results = swept(tmp_path / "run.sqlite", protocol, digits)
+    results.sort(key=lambda one: (-one.noise_var, one.depth))
+    assert [(one.noise_var, one.options, one.kind) for one in results] == [
+        *[(0.1, "noise_var 0.1", "nngp")] * 2,
+        *[(1e-3, "noise_var 0.001", "nngp")] * 2,
+        *[(1e-10, None, "ntk")] * 2,
+    ]
+    train, _ = cells.rows(protocol, next(protocol.splits), len(digits.y))
+    X, targets = standardised(digits.X[train]), np.eye(10)[digits.y[train]] - 0.1
+    for result in results[:4]:
+        kernel = mnngp.MaxoutKernel(result.depth, 3, 0.8, 0.1)
+        mean = Posterior(kernel, X, targets, result.noise_var).mean(standardised(digits.X_test))
+        assert result.test_accuracy == np.mean(mean.argmax(axis=1) == digits.y_test)
 
 
 def test_what_a_result_says(many):

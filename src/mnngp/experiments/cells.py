@@ -216,7 +216,8 @@ class _Infinite:
         self.others = [self.points.beside(some, keep=keep) for some in others]
 
     def cell(self, group: Group, depth: int, step: Stop) -> Outcome:
-        known = (self.points, self.images.targets, self.noise_var)
+        noise = self.noise_var if group.noise_var is None else group.noise_var
+        known = (self.points, self.images.targets, noise)
         posterior = Posterior(group.kernel(depth), *known, policy=self.policy, progress=step)
         return self.images.scores(mean_at(posterior, self.others, step)) | _noise(posterior)
 

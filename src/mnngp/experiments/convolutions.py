@@ -19,7 +19,7 @@ from mnngp.experiments.toml_tables import Table
 from mnngp.networks.convolutional import ConvolutionalNetwork, SpatialLayer
 
 KEYS = ("layers", "kind", "rank", "weight_var", "bias_var", "train")
-OPTIONS = ("flips", "whitening", "dtype", "noise_var")
+OPTIONS = ("flips", "whitening", "dtype")
 _LAYERS: dict[str, Any] = {
     name: getattr(module, name)
     for module, names in (
@@ -50,8 +50,6 @@ class Convolution:
         Regularisation of a ``StationaryWhitening`` by the training images; None: without.
     dtype : str
         Of the kernel; posteriors are computed in float64.
-    noise_var : float or None
-        None: that of the protocol.
     """
 
     layers: tuple[str, ...]
@@ -59,7 +57,6 @@ class Convolution:
     flips: bool = False
     whitening: float | None = None
     dtype: str = "float64"
-    noise_var: float | None = None
 
     @property
     def name(self) -> str:
@@ -82,13 +79,12 @@ class Convolution:
         return ", ".join(parts)
 
     @property
-    def options(self) -> str | None:
+    def options(self) -> list[str]:
         """What is not as usual, in words that tell any two apart."""
         words = ["flips"] * self.flips
         words += [] if self.whitening is None else [f"whitening {self.whitening!r}"]
         words += [self.dtype] * (self.dtype != "float64")
-        words += [] if self.noise_var is None else [f"noise_var {self.noise_var!r}"]
-        return ", ".join(words) or None
+        return words
 
     @property
     def ranked(self) -> bool:
@@ -121,13 +117,10 @@ def variants(table: Table, images: Collection) -> tuple[Convolution, ...]:
         for name, item in table.items("whitening", False)
     )
     dtype = table.choice("dtype", ("float64", "float32"), "float64")
-    noise: tuple[float | None, ...] = (None,)
-    if "noise_var" in table:
-        noise = table.reals("noise_var", high=1e6)
     shape = image_shape(images)
     return tuple(
-        Convolution(tuple(texts), shape, flip, white, dtype, noise_var)
-        for flip, white, noise_var in product(flips, whitening, noise)
+        Convolution(tuple(texts), shape, flip, white, dtype)
+        for flip, white in product(flips, whitening)
     )
 
 
@@ -157,13 +150,12 @@ def mapping(family: tuple[Convolution, ...]) -> dict[str, Any]:
     def values(key: str) -> list[Any]:
         return list(dict.fromkeys(getattr(one, key) for one in family))
 
-    found = {
+    return {
         "layers": list(first.layers),
         "flips": values("flips"),
         "whitening": [False if one is None else one for one in values("whitening")],
         "dtype": first.dtype,
     }
-    return found if first.noise_var is None else found | {"noise_var": values("noise_var")}
 
 
 def _flag(name: str, value: object) -> bool:

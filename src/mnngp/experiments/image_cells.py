@@ -42,7 +42,7 @@ class InBlocks:
 
     def of(self, group: Group) -> Path:
         """The place of a kernel; another version of mnngp has another."""
-        name = f"{__version__}/{group.with_noise(None).key(group.depths[0])}"
+        name = f"{__version__}/{replace(group, noise_var=None).key(group.depths[0])}"
         return self.folder / hashlib.sha256(name.encode()).hexdigest()[:24]
 
     def remove(self, group: Group) -> None:
@@ -125,7 +125,7 @@ class Pictures:
         )
         whole = replace(first, convolution=replace(first.convolution, dtype="float64"))
         for group in groups:
-            own = None if group.convolution is None else group.convolution.noise_var
+            own = group.noise_var
             posterior = Posterior(
                 whole.kernel(first.depths[0]),
                 points,

@@ -47,8 +47,8 @@ _WIDEST = 1_000_000
 _TRAINING = ("optimizer", "learning_rate", "epochs", "batch_size", "patience")
 _DATA = ("name", "train", "validation", "repeats", "seed", "test")
 _EVERY_FAMILY = ("activation", "kind", "rank", "depth", "train")
-_INFINITE = (*_EVERY_FAMILY, "weight_var", "bias_var")
-_CONVOLUTIONAL = (*convolutions.KEYS, *convolutions.OPTIONS)
+_INFINITE = (*_EVERY_FAMILY, "weight_var", "bias_var", "noise_var")
+_CONVOLUTIONAL = (*convolutions.KEYS, *convolutions.OPTIONS, "noise_var")
 _FINITE = (*_EVERY_FAMILY, "width", "weight_std", "bias_std", *_TRAINING)
 
 
@@ -74,6 +74,7 @@ class Group:
     width: int | None = None  # infinite
     training: Training | None = None  # of networks of finite width
     convolution: Convolution | None = None
+    noise_var: float | None = None  # that of the protocol
 
     @property
     def form(self) -> str:
@@ -84,8 +85,10 @@ class Group:
 
     @property
     def options(self) -> str | None:
-        """Of a convolutional network."""
-        return None if self.convolution is None else self.convolution.options
+        """What is not as usual, in words."""
+        words = [] if self.convolution is None else self.convolution.options
+        words += [] if self.noise_var is None else [f"noise_var {self.noise_var!r}"]
+        return ", ".join(words) or None
 
     def key(self, depth: int) -> str:
         """A cell's name, which no other cell of the protocol has."""
@@ -98,11 +101,6 @@ class Group:
 
     def at(self, depths: tuple[int, ...]) -> Group:
         return replace(self, depths=depths)
-
-    def with_noise(self, noise_var: float | None) -> Group:
-        """A convolutional network with another noise: the kernel is the same."""
-        assert self.convolution is not None
-        return replace(self, convolution=replace(self.convolution, noise_var=noise_var))
 
     def kernel(self, depth: int) -> DeepKernel:
         from mnngp import activations
@@ -137,6 +135,7 @@ class Family:
     width: tuple[int | None, ...] = (None,)
     training: tuple[Training | None, ...] = (None,)
     convolution: tuple[Convolution | None, ...] = (None,)
+    noise_var: tuple[float | None, ...] = (None,)
 
     @staticmethod
     def of(table: Table, train: tuple[int, ...], images: Collection) -> Family:
@@ -150,11 +149,16 @@ class Family:
 
     def __len__(self) -> int:
         """The number of networks."""
-        lists = (self.rank, self.depth, self.weight_var, self.bias_var, self.width, self.training)
-        return len(self.convolution) * math.prod(len(values) for values in lists)
+        of_layers = (self.rank, self.depth, self.weight_var, self.bias_var, self.convolution)
+        others = (self.width, self.training, self.noise_var)
+        return math.prod(map(len, (*of_layers, *others)))
 
     def mapping(self) -> dict[str, Any]:
         """What a TOML file has."""
+        noise = [value for value in self.noise_var if value is not None]
+        return self._mapping() | ({"noise_var": noise} if noise else {})
+
+    def _mapping(self) -> dict[str, Any]:
         variants = tuple(one for one in self.convolution if one is not None)
         if variants:
             keys = ["rank"] * variants[0].ranked + ["train", "weight_var", "bias_var"]
@@ -189,7 +193,8 @@ def _dense(table: Table, here: tuple[int, ...], images: Collection) -> Family:
     depth = table.integers("depth", most=_DEEPEST)
     if not finite:
         weights, biases = table.reals("weight_var", strict=True), table.reals("bias_var")
-        return Family(activation, table.get("kind", "nngp"), rank, depth, weights, biases, here)
+        kind, noise = table.get("kind", "nngp"), _noises(table)
+        return Family(activation, kind, rank, depth, weights, biases, here, noise_var=noise)
     # So that their squares are numbers, of which they are the roots to the last digit.
     weights = tuple(w * w for w in table.reals("weight_std", low=1e-100, high=1e100))
     biases = tuple(b * b for b in table.reals("bias_std", high=1e100))
@@ -208,8 +213,15 @@ def _convolutional(table: Table, here: tuple[int, ...], images: Collection) -> F
         raise InputError(f"{table.prefix}rank is for layers such as 'Maxout(rank)', there is none")
     depth = (convolutions.depth_of(table.prefix, found[0], rank),)
     weights, biases = table.reals("weight_var", strict=True), table.reals("bias_var")
-    name = found[0].name
-    return Family(name, kind, rank, depth, weights, biases, here, convolution=found)
+    name, noise = found[0].name, _noises(table)
+    return Family(
+        name, kind, rank, depth, weights, biases, here, convolution=found, noise_var=noise
+    )
+
+
+def _noises(table: Table) -> tuple[float | None, ...]:
+    """What a family has in place of the protocol's noise."""
+    return table.reals("noise_var", high=1e6) if "noise_var" in table else (None,)
 
 
 def _trainings(table: Table) -> tuple[Training, ...]:
@@ -333,7 +345,7 @@ class Protocol:
             for one in self.families:
                 if split.n_train not in one.train:
                     continue
-                of_layers = product(one.width, one.training, one.convolution)
+                of_layers = product(one.width, one.training, one.convolution, one.noise_var)
                 for form, rank, w, b in product(of_layers, one.rank, one.weight_var, one.bias_var):
                     group = Group(split, one.activation, rank, one.kind, w, b, (), *form)
                     depths.setdefault(group, set()).update(one.depth)

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import compress, islice
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def units(protocol: Protocol) -> list[Unit]:
     shapes: dict[Any, list[Group]] = {}
     for group in protocol.groups:
         if group.convolution is not None:
-            if (kernel := group.with_noise(None)) not in shapes:
+            if (kernel := replace(group, noise_var=None)) not in shapes:
                 shapes[kernel] = []
                 parts.append(shapes[kernel])
             shapes[kernel].append(group)

@@ -40,7 +40,7 @@ class Setting(NamedTuple):
     weight_var: float
     width: int | None = None  # infinite
     training: str | None = None
-    options: str | None = None  # of a convolutional network
+    options: str | None = None  # what is not as usual
 
     @staticmethod
     def of(result: Result) -> Setting:
