@@ -155,7 +155,7 @@ def test_layers_are_trained():
     [
         ([], "layers must be a list of at least one activation"),
         ([Maxout(2), 3], r"layers\[1\] must be an activation"),
-        ([TabulatedMaxout(2)], r"layers\[0\] has no derivatives"),
+        ([TabulatedMaxout(2, n_grid=51, n_rho=101)], r"layers\[0\] has no derivatives"),
     ],
 )
 def test_bad_layers(layers, text):

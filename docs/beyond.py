@@ -1,0 +1,104 @@
+"""How far each way of going beyond the paper's table goes, and what it costs: a picture and a table
+from experiments/results/. Called by make_results.py.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from result_cells import RESULTS, read
+
+from mnngp import plots
+from mnngp.experiments import comparison, rendering, selection
+from mnngp.experiments.records import Result
+from mnngp.inference.costs import duration
+
+DATASETS = ("mnist", "cifar10")
+# what it is called, which runs have it, and how it is drawn
+WAYS = {
+    "the paper's networks": ("table1-{}-*", "#6a6a6a", "o"),
+    "chosen noise": ("noise-{}", "#1b6ca8", "s"),
+    "tangent kernels": ("tangent-{}", "#c8553d", "D"),
+    "convolution": ("convolution-{}*", "#2a8a5a", "^"),
+}
+
+
+def rows_of_way(way: str, dataset: str) -> Iterator[selection.Row]:
+    """What was selected at each size, in the order of sizes."""
+    pattern, _, _ = WAYS[way]
+    names = sorted(path.stem for path in RESULTS.glob(pattern.format(dataset) + ".csv"))
+    results = [one for name in names for one in read(name) if in_table(one)]
+    for size in sorted({one.n_train for one in results}):
+        own = [one for one in results if one.n_train == size]
+        repeats = 1 + max(one.repeat for one in own)
+        found = [row for row in selection.rows(own, repeats) if not row.partial and row.best]
+        # of several networks at one size, the one that the validation images prefer
+        yield max(found, key=lambda row: row.best.validation_accuracy or 0.0)
+
+
+def in_table(one: Result) -> bool:
+    """Maxout alone, so that one thing differs at a time."""
+    return "axout" in one.activation
+
+
+def seconds(row: selection.Row) -> float:
+    """Of one network on one training set, with 10,000 test images and those to validate.
+
+    Cells of a convolutional network share the time of their kernel: all that differ in the noise
+    are what it took.
+    """
+    best = row.best
+    together = [
+        one
+        for one in row.candidates
+        if "Conv" in row.activation
+        and one.setting._replace(options=None) == best.setting._replace(options=None)
+    ] or [best]
+    # the median: a first cell may have waited for a compiler
+    return sum(float(np.median([cell.seconds for cell in one.results])) for one in together)
+
+
+def figure(path: Path) -> None:
+    """Accuracy and cost by the number of training images, a column for each collection."""
+    drawn, axes = plots.new_figure(figsize=(9.6, 6.4), nrows=2, ncols=2)
+    for column, dataset in enumerate(DATASETS):
+        above, below = axes[0][column], axes[1][column]
+        for way, (_, color, marker) in WAYS.items():
+            rows = list(rows_of_way(way, dataset))
+            sizes = [row.n_train for row in rows]
+            style = {"color": color, "marker": marker, "ms": 5, "label": way}
+            above.plot(sizes, [row.best.test_accuracy.mean for row in rows], **style)
+            below.plot(sizes, [seconds(row) for row in rows], **style)
+        above.set(title=comparison.dataset_name(dataset), xscale="log")
+        below.set(xscale="log", yscale="log", xlabel="training images")
+    axes[0][0].set_ylabel("test accuracy")
+    axes[1][0].set_ylabel("seconds for a network")
+    drawn.legend(
+        *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False
+    )
+    drawn.savefig(path, dpi=130)
+
+
+def table() -> str:
+    """The same as numbers."""
+    sizes: dict[tuple[str, int], dict[str, selection.Row]] = {}
+    for dataset in DATASETS:
+        for way in WAYS:
+            for row in rows_of_way(way, dataset):
+                sizes.setdefault((dataset, row.n_train), {})[way] = row
+    header = ["data", "training images", *WAYS]
+    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+    for dataset, size in sorted(sizes, key=lambda key: (DATASETS.index(key[0]), key[1])):
+        found = sizes[dataset, size]
+        accuracies = {way: row.best.test_accuracy for way, row in found.items()}
+        best = max(one.mean for one in accuracies.values())
+        cells = []
+        for way in WAYS:
+            text = ""
+            if way in found:
+                mean = rendering.spread(accuracies[way])
+                text = f"**{mean}**" if np.isclose(accuracies[way].mean, best) else mean
+                text += f", {duration(seconds(found[way]))}"
+            cells.append(text)
+        lines.append([comparison.dataset_name(dataset), f"{size:,}", *cells])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
