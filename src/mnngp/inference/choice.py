@@ -31,7 +31,7 @@ from mnngp.inference.feature_weights import feature_weights
 from mnngp.inference.observations import Observations
 from mnngp.inference.posterior import Posterior
 from mnngp.inference.scoring import Objective, Spectrum, scales
-from mnngp.inference.search_space import LINEAR, MaxoutSpace, SearchSpace
+from mnngp.inference.search_space import LINEAR, SearchSpace
 from mnngp.inference.solvers.covariance import contraction
 from mnngp.kernels.embedded import EmbeddedPoints
 from mnngp.kernels.evaluate import standard_deviations
@@ -46,6 +46,9 @@ _AT_ONCE = 450  # inputs up to which the first kernels are compared on all of th
 _FIRST_LOOK = 350  # or else on so many, an eighth of the time, and the best few of them again
 _SURVIVORS = 4
 _BEFORE_WEIGHTS = 8  # neighbours that are tried before features are weighted
+# inputs below which they are not: what leave-one-out then promises too much of (the weights have
+# seen what it leaves out) makes probabilities too sure of themselves
+_FEWEST_TO_WEIGH = 80
 FEW = 4  # inputs below which no kernel can be chosen, only the noise
 _REFINED_ON = 2000  # and the best few of them: a factorisation each
 _REFINEMENTS = 2  # kernels that are kept back for that
@@ -200,7 +203,7 @@ class _Sample:
     def weighted(self, trial: Trial) -> Iterator[DeepKernel]:
         """A kernel with an embedding, its features weighted by what a fit depends on."""
         points = self._points[trial.kernel.embedding]
-        if not isinstance(points, EmbeddedPoints) or not isinstance(self.space, MaxoutSpace):
+        if len(self) < _FEWEST_TO_WEIGH or not isinstance(points, EmbeddedPoints):
             return iter(())
         data = self.versions[trial.features]
         weights = feature_weights(trial.kernel, points, data, trial.noise_ratio)

@@ -83,6 +83,10 @@ class SearchSpace(ABC):
         """Neighbours that may be better when there are more data."""
         return self.neighbours(kernel)
 
+    def weighted(self, kernel: DeepKernel, weights: tuple[float, ...]) -> Iterator[DeepKernel]:
+        """A kernel whose features have other shares, if that is open."""
+        return iter(())
+
 
 class MaxoutSpace(SearchSpace):
     """Networks of equal maxout layers; some of ``MAXOUT_PARAMETERS`` may be given.
