@@ -32,8 +32,8 @@ def rows_of_way(way: str, dataset: str) -> Iterator[selection.Row]:
         own = [one for one in results if one.n_train == size]
         repeats = 1 + max(one.repeat for one in own)
         found = [row for row in selection.rows(own, repeats) if not row.partial and row.best]
-        # of several networks at one size, the one that the validation images prefer
-        yield max(found, key=lambda row: row.best.validation_accuracy or 0.0)
+        if found:  # of several networks, the one that the validation images prefer
+            yield max(found, key=lambda row: row.best.validation_accuracy or 0.0)
 
 
 def in_table(one: Result) -> bool:
@@ -47,13 +47,14 @@ def seconds(row: selection.Row) -> float:
     Cells of a convolutional network share the time of their kernel: all that differ in the noise
     are what it took.
     """
-    best = row.best
-    together = [
-        one
-        for one in row.candidates
-        if "Conv" in row.activation
-        and one.setting._replace(options=None) == best.setting._replace(options=None)
-    ] or [best]
+
+    def kernel(one: selection.Candidate) -> selection.Setting:
+        words = (one.setting.options or "").split(", ")
+        rest = ", ".join(word for word in words if not word.startswith("noise_var"))
+        return one.setting._replace(options=rest)
+
+    shared = row.candidates if "Conv" in row.activation else (row.best,)
+    together = [one for one in shared if kernel(one) == kernel(row.best)]
     # the median: a first cell may have waited for a compiler
     return sum(float(np.median([cell.seconds for cell in one.results])) for one in together)
 

@@ -52,7 +52,8 @@ def write(path: Path, results: list[Result]) -> None:
     rows = [_rounded(result) for result in results]
     rows.sort(key=lambda row: (row["n_train"], row["repeat"]))
     names = [field.name for field in fields(Result)]
-    common = {name: rows[0][name] for name in names if len({row[name] for row in rows}) == 1}
+    alike = [name for name in names if len({row[name] for row in rows}) == 1]
+    common = {name: rows[0][name] for name in alike if name != "repeat"}  # one column at least
     with path.open("w", newline="", encoding="utf-8") as file:
         file.write(f"# {json.dumps(common, ensure_ascii=False)}\n")
         rest = [name for name in names if name not in common]
@@ -101,8 +102,10 @@ def restore(config: Path) -> tuple[Path, int]:
             network = (group.activation, group.rank, group.kind, group.weight_var, group.bias_var)
             options = (group.width, training, group.options, depth)
             keys[group.split.n_train, group.split.repeat, network, options] = group.key(depth)
-    known = []
+    known, data = [], (protocol.dataset, protocol.seed, protocol.validation, protocol.test)
     for one in read(config.stem):
+        if (one.dataset, one.seed, one.n_validation, one.n_test) != data:
+            raise SystemExit(f"{config}: the committed cells are of other data than the protocol")
         network = (one.activation, one.rank, one.kind, one.weight_var, one.bias_var)
         options = (one.width, one.training, one.options, one.depth)
         key = keys.get((one.n_train, one.repeat, network, options))

@@ -5,10 +5,19 @@ import time
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import mnngp
-from mnngp import Maxout, MaxoutGPClassifier, NetworkKernel, Tanh
+from mnngp import (
+    Embedding,
+    Maxout,
+    MaxoutGPClassifier,
+    MaxoutGPRegressor,
+    MaxoutKernel,
+    NetworkKernel,
+    Tanh,
+)
 from mnngp.errors import ModelFileError
 from tests.estimators.model_files import (
     LABELS,
@@ -149,6 +158,61 @@ def test_headers_that_do_not_fit(saved, change, message):
     with pytest.raises(ModelFileError, match=message):
         mnngp.load(saved)
     assert time.process_time() - began < 1.0  # of a processor, busy or not; 5 ms
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    """A regressor whose features are embedded and weighted: a gap, a category, two numbers."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=90), "b": rng.normal(size=90)})
+    frame["kind"] = rng.choice(list("xyz"), 90)
+    y = np.sin(2.0 * frame["a"]) + (frame["kind"] == "x")
+    frame.loc[::9, "b"] = np.nan
+    model = MaxoutGPRegressor(features="embedding", random_state=0).fit(frame, y)
+    assert model.kernel_.embedding.weights
+    assert model.kernel_.embedding.gaps
+    return model, frame
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda e: e.update(weights=[1.0, 2.0]), "weights must be 3 numbers"),
+        (lambda e: e.update(weights=[1.0] * 10_000), "weights must be 3 numbers"),
+        (lambda e: e.update(weights=[0.0, 0.0, 0.0]), "weights must not all be zero"),
+        (lambda e: e.update(weights=["NaN", 1.0, 1.0]), r"weights must be"),
+        (lambda e: e.update(weights=[[1.0], 1.0, 1.0]), r"weights must be"),
+        (lambda e: e.update(weights=1.0), "weights must be a list"),
+        (lambda e: e.update(gaps=[0]), "gaps must be columns from 1 on"),
+        (lambda e: e.update(gaps=[10**6]), "must have more than 1000000 columns"),
+        (lambda e: e.update(limits=[3.0, -3.0]), "limits must be a lower and a higher number"),
+    ],
+)
+def test_embeddings_that_do_not_fit(embedded, tmp_path, change, message):
+    path = tmp_path / "model.mnngp"
+    embedded[0].save(path)
+    rewrite(path, lambda header, _: change(header["kernel"]["embedding"]))
+    with pytest.raises(ModelFileError, match=message):
+        mnngp.load(path)
+
+
+def test_files_from_before_there_were_weights(embedded, tmp_path):
+    model, frame = embedded
+    path = tmp_path / "model.mnngp"
+    model.save(path)
+    np.testing.assert_array_equal(mnngp.load(path).predict(frame), model.predict(frame))
+    rewrite(path, lambda header, _: header["kernel"]["embedding"].pop("weights"))
+    assert mnngp.load(path).kernel_.embedding.weights == ()
+
+
+def test_a_given_kernel_that_cannot_be(tmp_path):
+    path = tmp_path / "model.mnngp"
+    kernel = MaxoutKernel(1, embedding=Embedding(1.0))
+    MaxoutGPRegressor(kernel=kernel, random_state=0).fit(X[::5], X[::5, 0]).save(path)
+    change = {"weights": [0.0] * 4}
+    rewrite(path, lambda header, _: header["parameters"]["kernel"]["embedding"].update(change))
+    with pytest.raises(ModelFileError, match="weights must not all be zero"):
+        mnngp.load(path)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The gradient of a posterior mean in its points, against central differences of the mean."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -78,14 +80,15 @@ def test_of_tangent_kernels(kernel, new):
 
 
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])
-@pytest.mark.parametrize("bias_var", [0.0, 0.2])
-def test_of_an_embedding(kind, bias_var):
+@pytest.mark.parametrize(("bias_var", "weights"), [(0.0, ()), (0.2, ()), (0.2, (0.5, 3.0, 1.5))])
+def test_of_an_embedding(kind, bias_var, weights):
     """Numbers beyond the limits, gaps and categories included; the worst was 1.3e-11."""
     rows, new = table(40), table(12)
     new[1, 0], new[2, 1] = 2.5, -2.2
     new[3, 2:] = 0.3, 0.2, 0.1, 0.4  # between the categories
     y = np.sin(2.0 * rows[:, 0]) + rows[:, 2] + rows[:, 3] - 2.0 * rows[:, 4]
-    kernel = MaxoutKernel(2, 3, 0.8, bias_var, kind, embedding=TABLE)
+    embedding = replace(TABLE, weights=weights)
+    kernel = MaxoutKernel(2, 3, 0.8, bias_var, kind, embedding=embedding)
     posterior = Posterior(kernel, rows, y, 1e-2)
     found, expected = posterior.gradient(new), differences(posterior.mean, new, 1e-4)
     np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-9 * np.abs(expected).max())

@@ -40,6 +40,30 @@ class TestContractOfTangent(TestContract):
 
 
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])
+@pytest.mark.parametrize("weights", [(), (0.5, 3.0, 1.5)])
+def test_an_embedding_equals_the_core(kind, weights):
+    """A number, a number with gaps and a category; and the derivative in the first number."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack(
+        [rng.normal(size=(20, 2)), rng.integers(0, 2, 20), np.eye(3)[rng.integers(0, 3, 20)]]
+    )
+    embedding = mnngp.Embedding(0.7, (-2.0, 2.0), ((3, 6),), (2,), weights)
+    core = mnngp.MaxoutKernel(2, 3, 0.8, 0.1, kind, embedding=embedding)
+    kernel, x = MaxoutKernel.from_core(core), torch.from_numpy(X).requires_grad_()
+    value = kernel(x, x.detach()[:7]).to_dense()
+    # a point with itself: the tangent kernel has the root of what is rounded, 3e-12
+    np.testing.assert_allclose(value.detach(), core(X, X[:7]), rtol=2e-11)
+    weight = torch.from_numpy(rng.normal(size=value.shape))
+    (gradient,) = torch.autograd.grad((weight * value).sum(), x)
+    step = np.zeros(6)
+    step[0] = 1e-6
+    moved = (core(X + step, X[:7]) - core(X - step, X[:7])) / 2e-6
+    inside = np.abs(X[7:, 0]) < 2.0  # of those before, points with themselves have a kink
+    expected = (weight.numpy() * moved).sum(axis=1)[7:]
+    np.testing.assert_allclose(gradient[7:, 0][inside], expected[inside], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
 @pytest.mark.parametrize("depth", [1, 3, 12])
 @pytest.mark.parametrize("bias_var", [0.0, 0.1])
 def test_equals_the_core(kind, depth, bias_var):

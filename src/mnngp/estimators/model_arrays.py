@@ -30,9 +30,8 @@ class Form:
     """What an array in the file must be.
 
     It is an attribute of the ``FittedProcess``. Its axes have a letter each: n unique inputs, d
-    columns that the kernel sees, f features, k targets, r rows with a weight, s features that are
-    scaled, c channels of images that are whitened, q knots of columns that are embedded, h × p the
-    packed factor.
+    features, k targets, r rows with a weight, s features that are scaled, c channels of images that
+    are whitened, q knots of columns that are embedded, h × p the packed factor.
     Where a letter stands for the first time, the array's own shape says how many there are.
     """
 
@@ -53,8 +52,8 @@ FORMS = {
     "scaling_mean": Form("scaling.mean", "s"),
     "scaling_scale": Form("scaling.scale", "s", low=TINY, high=math.inf),  # of a constant column
     "filters": Form("scaling.filters", "dc", when="whitened"),
-    "knots": Form("scaling.knots", "qf", when="embedded"),
-    "values": Form("scaling.values", "qf", low=-10.0, high=10.0, when="embedded"),
+    "knots": Form("scaling.knots", "qd", when="embedded"),
+    "values": Form("scaling.values", "qd", low=-10.0, high=10.0, when="embedded"),
     "y": Form("data.y", "nk"),
     "weight": Form("data.weight", "n", low=TINY),
     "within": Form("data.within", "nk", low=0.0),
@@ -135,7 +134,7 @@ class ArrayChecks:
             n, d = array.shape
             half, columns = layout.packed_shape(n)
             scaled = d if self.header["normalize"] == "standard" else 0
-            self.sizes |= {"f": d, "s": scaled, "h": half, "p": columns}
+            self.sizes |= {"s": scaled, "h": half, "p": columns}
             embedding = model_kernel.build(self.header["kernel"]).embedding
             if embedding is not None:
                 form = replace(form, low=-MOST, high=MOST)  # features, as they are
@@ -144,6 +143,7 @@ class ArrayChecks:
                         f"directions must be fewer, or their embedding shorter: {n} rows of "
                         f"{embedding.width(d)} numbers are too many"
                     )
+                embedding.scale(d)  # raises if there are not as many weights as features
             shape = self.header["kernel"].get("image_shape")
             if shape is not None:
                 self.sizes["c"] = shape[2] if len(shape) == 3 else 1
@@ -172,7 +172,7 @@ class ArrayChecks:
         """What arrays and header say of each other."""
         header, sizes = self.header, self.sizes
         self._check_rows(arrays["row"], arrays["place"])
-        model_table.check_width(header, sizes["f"])
+        model_table.check_width(header, sizes["d"])
         if header.get("flat") and sizes["k"] != 1:
             raise InputError(f"flat must be false for {sizes['k']} targets, got true")
         if len(header["warps"]) not in (0, sizes["k"]):

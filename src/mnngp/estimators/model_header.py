@@ -177,7 +177,9 @@ def _checked_parameter(name: str, where: str, value: Any) -> Any:
     if value is None:
         return None
     if name == "kernel":
-        return model_kernel.checked(where, value, VERSION)
+        described = model_kernel.checked(where, value, VERSION)
+        model_kernel.build(described)  # raises where its parts do not go together
+        return described
     if name == "class_weight" and value != "balanced":
         return _class_weight(where, value)
     if name == "solver" and value == "dask-cholesky":  # of earlier versions
@@ -236,8 +238,8 @@ def _checked_found(name: str, found: Any) -> dict[str, Any]:
         raise InputError(f"{name} must have names and values, got {found!r}")
     values = {key: scalars(f"{name}.{shortened(key)}", value) for key, value in found.items()}
     for key, most in {"depth": LARGEST_DEPTH, "rank": LARGEST_RANK}.items():
-        for one in np.ravel(values.get(key, [])).tolist():
-            whole(f"{name}.{key}", one, 0, most)
+        if key in values:
+            whole(f"{name}.{key}", values[key], 0, most)
     return values
 
 

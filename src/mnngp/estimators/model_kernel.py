@@ -133,7 +133,7 @@ def _check_weights(name: str, value: Any) -> None:
     if not isinstance(value, list):
         raise InputError(f"{name} must be a list, got {value!r}")
     for weight in value:
-        _validation.real(name, weight, low=0.0, high=1e300)
+        _validation.real(name, weight, low=0.0, high=1e6)
 
 
 _LAYER_PARAMETERS: dict[str, dict[str, Callable[[str, Any], object]]] = {
@@ -248,6 +248,8 @@ def _check_layer(name: str, layer: Any, allowed: tuple[str, ...]) -> str:
     if not isinstance(layer, dict):
         raise InputError(f"{name} must have names and values, got {layer!r}")
     kind = _validation.one_of(f"{name}.class", layer.get("class"), allowed)
+    if kind == "Embedding":
+        layer.setdefault("weights", [])  # files from before there were any
     parameters = _LAYER_PARAMETERS.get(kind, {})
     if set(layer) != {"class", *parameters}:
         keys = ", ".join(["class", *parameters])

@@ -140,9 +140,9 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
     warp_ : Identity, Log or Arcsinh of ``mnngp.estimators.warp``, or a tuple of one for each target
         What was done to the targets, with its numbers, such as ``Log(shift=0.0)``.
     trials_ : list of dict
-        What was tried, the best first: hyperparameters, seconds, and the score, which is the
-        leave-one-out log density up to a constant. Those that were compared again on more rows come
-        before the others.
+        What was tried, the chosen one first: hyperparameters, seconds, and the score, which is the
+        leave-one-out log density up to a constant. Those behind features of its kind come before
+        the others, and among them those that were compared again on more rows.
     loo_ : RegressionLeaveOneOut
         Of each row by all others, so that copies of a row vouch for each other (they do not when
         kernels are chosen).

@@ -134,7 +134,7 @@ def _model(model: Any) -> Lines:
     if kernel.embedding is not None:
         own = process.scaling.normalize in VERSIONS
         features += f"{'' if own else ', embedded'}, lengthscale {kernel.embedding.lengthscale:.4g}"
-        features += ", weighted by relevance" * bool(kernel.embedding.weights)
+        features += f", weighted{' by relevance' * own}" * bool(kernel.embedding.weights)
     lines = [("features", features), ("network", _network(kernel))]
     if process.warps:
         lines.append(("targets", f"warped: {_some(map(repr, process.warps), len(process.warps))}"))

@@ -40,7 +40,7 @@ class Result:
     deviations, and ``seconds`` the share in what those trained together took. ``warning`` says why
     a cell is less accurate than usual, a line a reason. Noise that the paper's policy has raised is
     none: ``noise_var`` and ``attempts`` tell. Of a convolutional network ``activation`` is all of
-    its layers, ``depth`` the number of activations, and ``options`` what is not as usual.
+    its layers and ``depth`` the number of activations; ``options`` is what is not as usual.
     """
 
     dataset: str

@@ -130,9 +130,10 @@ def choose(
         again = sample.trials([trial.kernel for trial in survivors.values()])
         tried.update((trial.kernel.network, trial) for trial in again)
     if n >= FEW:
-        walk(min(len(tried) + _BEFORE_WEIGHTS, at_first))
-        if len(tried) < at_first:
-            attempt(sample.weighted(_ranked(tried.values(), objective)[0]), sample)
+        if space.weighs and len(sample) >= _FEWEST_TO_WEIGH:
+            walk(min(len(tried) + _BEFORE_WEIGHTS, at_first))
+            if len(tried) < at_first:
+                attempt(sample.weighted(_ranked(tried.values(), objective)[0]), sample)
         walk(at_first)
     ranked = _ranked(tried.values(), objective)
     if n > LARGEST:
@@ -153,13 +154,9 @@ def _ranked(trials: Iterable[Trial], objective: Objective) -> list[Trial]:
     ranked = sorted(trials, key=_merit, reverse=True)
     kinds = {trial.features == LINEAR: trial for trial in reversed(ranked)}  # the best of each
     linear = False not in kinds
-    if len(kinds) > 1 and kinds[True].n_rows == kinds[False].n_rows:
+    if len(kinds) > 1:
         linear = objective.far_ahead(kinds[True].score, kinds[False].score)
     return sorted(ranked, key=lambda trial: (trial.features == LINEAR) != linear)
-
-
-def _best(tried: Mapping[Network, Trial]) -> Trial:
-    return max(tried.values(), key=_merit)
 
 
 def _merit(trial: Trial) -> tuple[int, float]:
@@ -203,7 +200,7 @@ class _Sample:
     def weighted(self, trial: Trial) -> Iterator[DeepKernel]:
         """A kernel with an embedding, its features weighted by what a fit depends on."""
         points = self._points[trial.kernel.embedding]
-        if len(self) < _FEWEST_TO_WEIGH or not isinstance(points, EmbeddedPoints):
+        if not isinstance(points, EmbeddedPoints):  # the columns were far ahead
             return iter(())
         data = self.versions[trial.features]
         weights = feature_weights(trial.kernel, points, data, trial.noise_ratio)
@@ -291,7 +288,7 @@ def _refined(
         seen.update((trial.kernel.network, trial) for trial in results)
 
     attempt(ranked[:2])
-    best = _best(seen)
+    best = max(seen.values(), key=lambda trial: trial.score)
     unseen = (
         Trial(kernel, best.noise_ratio, features=best.features)
         for kernel in space.sharper(best.kernel)

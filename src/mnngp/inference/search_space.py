@@ -58,6 +58,7 @@ class SearchSpace(ABC):
 
     dtype: Any  # of the kernel that is fitted in the end
     complete: bool  # whether there is but one kernel: nothing to choose
+    weighs: bool = False  # whether features may have other shares
 
     def fitted(self, kernel: DeepKernel) -> DeepKernel:
         """A kernel of the space as it is fitted in the end, in ``dtype``."""
@@ -84,7 +85,7 @@ class SearchSpace(ABC):
         return self.neighbours(kernel)
 
     def weighted(self, kernel: DeepKernel, weights: tuple[float, ...]) -> Iterator[DeepKernel]:
-        """A kernel whose features have other shares, if that is open."""
+        """A kernel whose features have other shares, where the space ``weighs``."""
         return iter(())
 
 
@@ -105,6 +106,7 @@ class MaxoutSpace(SearchSpace):
     ) -> None:
         self.given, self.dtype = dict(given), dtype
         self.embeddings, self.linear = dict(embeddings or {}), linear
+        self.weighs = bool(self.embeddings)
         self.complete = len(self.given) == len(MAXOUT_PARAMETERS) and not self.embeddings
 
     def features(self, kernel: Any) -> str:

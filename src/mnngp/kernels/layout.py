@@ -110,18 +110,6 @@ def packed(n: int) -> list[Panel]:
     return panels
 
 
-def packed_rows(n: int) -> Iterator[tuple[int, slice, int, slice]]:
-    """The parts of the rows of R: row and columns there, and the point and points of their entries.
-
-    Each row of R holds the end of one row of the matrix, and the beginning of another.
-    """
-    half, even = (n + 1) // 2, 1 - n % 2
-    for row in range(half):
-        yield row, slice(even + row, None), row, slice(row, n)
-        if even + row:
-            yield row, slice(0, even + row), n // 2 + row, slice(half, half + even + row)
-
-
 def packed_diagonal(memory: Matrix, n: int) -> Iterator[tuple[slice, Matrix]]:
     """The two halves of the diagonal as views of R, each with the points it belongs to."""
     half, odd = (n + 1) // 2, n % 2

@@ -54,7 +54,7 @@ class Embedding:
         with any number, and all gaps are alike.
     weights : tuple of float
         s, up to a factor: one for each number, in the order of the columns, then one for each
-        category. A gap has that of its number. None: all features have the same share.
+        category. A gap has that of its number. Empty: all features have the same share.
 
     Examples
     --------
@@ -91,8 +91,18 @@ class Embedding:
                     "categories must be pairs (start, stop) of columns with 0 <= start < stop, got "
                     f"{(start, stop)!r}"
                 )
+        used = {column for start, stop in self.categories for column in range(start, stop)}
+        for gap in self.gaps:
+            if gap < 1 or {gap - 1, gap} & used:
+                raise InputError(
+                    "gaps must be columns from 1 on, each behind a number of its own, got "
+                    f"{_short(self.gaps)} with categories={_short(self.categories)}"
+                )
+            used |= {gap - 1, gap}
+        if not isinstance(self.weights, tuple):
+            raise InputError(f"weights must be a tuple of numbers, got {self.weights!r}")
         for index, weight in enumerate(self.weights):
-            _validation.real(f"weights[{index}]", weight, low=0.0)
+            _validation.real(f"weights[{index}]", weight, low=0.0, high=1e6)
         if self.weights and not sum(self.weights) > 0.0:
             raise InputError(f"weights must not all be zero, got {_short(self.weights)}")
 
