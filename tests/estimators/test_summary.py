@@ -62,7 +62,7 @@ def test_of_a_classifier_of_a_frame():
     assert found["Data"]["rows"] == "60"
     assert found["Data"]["columns"] == "4, which became 5 features"
     assert found["Data"]["note"].startswith("column 'unit' is left out")
-    assert found["Model"]["chosen"].startswith("chosen from 6 by leave-one-out mean squared error")
+    assert found["Model"]["chosen"].startswith("out of 6 by leave-one-out mean squared error")
     assert "that of the next best" in found["Model"]["chosen"]
     assert f"{model.trials_[1]['score']:.4g}" in found["Model"]["chosen"]
     assert f"{model.noise_var_:.4g}" == found["Model"]["noise variance"]

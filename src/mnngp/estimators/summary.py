@@ -101,7 +101,7 @@ def how_chosen(model: Any) -> str:
     if tried < 2:
         return "the only one that was tried"
     criterion = "mean squared error" if hasattr(model, "classes_") else "log density"
-    return f"chosen from {tried} by leave-one-out {criterion}"
+    return f"out of {tried} by leave-one-out {criterion}"
 
 
 def _data(model: Any) -> Lines:
