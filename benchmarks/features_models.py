@@ -147,9 +147,13 @@ class Split:
         return Part.of(kernel, X, X_test)
 
     def search(self, *versions: str, budget: int) -> Trial:
-        """What the estimators' search finds among some versions of the features."""
+        """What the estimators' search finds among some versions of the features.
+
+        One alone is not weighted on the way: that is compared by itself.
+        """
         embeddings = {name: self.embeddings[name] for name in versions if name != LINEAR}
         space = MaxoutSpace({}, embeddings=embeddings, linear=LINEAR in versions)
+        space.weighs = space.weighs and len(versions) > 1
         return found({name: self.data[name] for name in versions}, space, budget)
 
     def scores(self, fit: Fit) -> dict[str, float]:
