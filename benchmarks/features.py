@@ -184,8 +184,8 @@ def write_page(results: Path) -> Path:
 folds, with at most {MOST_ROWS} rows to learn from and at most {MOST_TEST_ROWS} to test.
 
 - Each network is the best of {TRIALS} trials of the estimators' own search among features of its \
-kind, without their weights; *best of* is by leave-one-out. Sums have equal shares of the variance. The additive model is \
-a linear layer behind the embedding of columns or ranks.
+kind, without their weights; *best of* is by leave-one-out. Sums have equal shares of the \
+variance. The additive model is a linear layer behind the embedding of columns or ranks.
 - r: the mean squared gradient of the best network's fit in each column, in units of the column's \
 spread and divided by the mean over the columns; of an embedding, in the explicit map of the \
 column. Features are multiplied by √r or ∜r, and the network is chosen again; *twice*: with r of \
