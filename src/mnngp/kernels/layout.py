@@ -54,6 +54,9 @@ class Panel(NamedTuple):
         """Entries of the memory that it spans."""
         return (self.last - self.first) * (self.end - self.begin)
 
+    # Beside a small matrix OpenBLAS computes with whatever is in memory there, in single precision:
+    # what the processor says of that is no value of ours, which are products of unit vectors.
+    @np.errstate(invalid="ignore")
     def gram(self, rows: Matrix, cols: Matrix, out: Matrix) -> None:
         """Write the inner products of the points to their places."""
         first, last = self.first + self.row_shift, self.last + self.row_shift
