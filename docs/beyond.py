@@ -1,5 +1,5 @@
 """How far each way of going beyond the paper's table goes, and what it costs: a picture and a table
-from experiments/results/. Called by make_results.py.
+from experiments/results/. Not in the page yet: the runs of two of the ways are to come.
 """
 
 from collections.abc import Iterator
