@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from result_cells import RESULTS, read
+from result_cells import read, runs
 
 from mnngp import plots
 from mnngp.experiments import comparison, rendering, selection
@@ -26,7 +26,7 @@ WAYS = {
 def rows_of_way(way: str, dataset: str) -> Iterator[selection.Row]:
     """What was selected at each size, in the order of sizes."""
     pattern, _, _ = WAYS[way]
-    names = sorted(path.stem for path in RESULTS.glob(pattern.format(dataset) + ".csv"))
+    names = runs(pattern.format(dataset))
     results = [one for name in names for one in read(name) if in_table(one)]
     for size in sorted({one.n_train for one in results}):
         own = [one for one in results if one.n_train == size]

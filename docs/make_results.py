@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from result_cells import RESULTS, add, read
+from result_cells import add, read, runs
 
 from mnngp import plots
 from mnngp.experiments import comparison, rendering, selection
@@ -286,8 +286,7 @@ def convolution() -> str:
         "| CNTK-14 / ResNet-34 / FABR, few images |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    names = sorted(path.stem for path in RESULTS.glob("convolution-*.csv"))
-    for row in rows_of(names):
+    for row in rows_of(runs("convolution-*")):
         if row.best is None or row.partial:
             continue
         paper = comparison.published(row.dataset, row.n_train, "maxout")

@@ -4,10 +4,13 @@
 `mnngp sweep CONFIG.toml` goes on where the committed cells end.
 
 A file begins with a line of what all of its cells have in common, `# {"dataset": "mnist", …}`; the
-columns are what differs.
+columns are what differs. Files of many cells are compressed: pandas and polars read them all the
+same.
 """
 
 import csv
+import gzip
+import io
 import json
 import sys
 from collections import Counter
@@ -23,6 +26,7 @@ from mnngp.experiments.store import Store
 RESULTS = Path(__file__).parents[1] / "experiments" / "results"
 ROUNDED = {"validation_log_loss": 6, "test_log_loss": 6, "seconds": 3}
 SHORT = 12  # characters of a commit: one a cell in tens of thousands
+MANY = 5_000  # cells from which on a file is compressed, to a tenth
 
 
 def add(run: Path) -> Path:
@@ -42,24 +46,35 @@ def add(run: Path) -> Path:
     ]
     if not whole:
         raise SystemExit(f"{run}: no training set is complete")
-    path = RESULTS / f"{run.stem}.csv"
-    write(path, whole)
-    return path
+    return write(run.stem, whole)
 
 
-def write(path: Path, results: list[Result]) -> None:
+def write(name: str, results: list[Result]) -> Path:
     """The cells in the order of their repeats, whatever the order they were computed in."""
     rows = [_rounded(result) for result in results]
     rows.sort(key=lambda row: (row["n_train"], row["repeat"]))
     names = [field.name for field in fields(Result)]
     alike = [name for name in names if len({row[name] for row in rows}) == 1]
     common = {name: rows[0][name] for name in alike if name != "repeat"}  # one column at least
-    with path.open("w", newline="", encoding="utf-8") as file:
-        file.write(f"# {json.dumps(common, ensure_ascii=False)}\n")
-        rest = [name for name in names if name not in common]
-        writer = csv.DictWriter(file, rest, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    file = io.StringIO(newline="")
+    file.write(f"# {json.dumps(common, ensure_ascii=False)}\n")
+    rest = [name for name in names if name not in common]
+    writer = csv.DictWriter(file, rest, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    content = file.getvalue().encode()
+    plain, packed = RESULTS / f"{name}.csv", RESULTS / f"{name}.csv.gz"
+    few = len(rows) < MANY
+    path, other = (plain, packed) if few else (packed, plain)
+    # without the time, so that the same cells are the same file
+    path.write_bytes(content if few else gzip.compress(content, mtime=0))
+    other.unlink(missing_ok=True)
+    return path
+
+
+def runs(pattern: str) -> list[str]:
+    """The names of the runs that were added, such as those of "convolution-*"."""
+    return sorted(path.name.partition(".")[0] for path in RESULTS.glob(f"{pattern}.csv*"))
 
 
 def _rounded(result: Result) -> dict[str, Any]:
@@ -72,7 +87,8 @@ def _rounded(result: Result) -> dict[str, Any]:
 
 def read(name: str) -> list[Result]:
     """The cells of a run that was added; none if it was not."""
-    path, types = RESULTS / f"{name}.csv", get_type_hints(Result)
+    types = get_type_hints(Result)
+    plain, packed = RESULTS / f"{name}.csv", RESULTS / f"{name}.csv.gz"
 
     def value(name: str, text: str) -> Any:
         kind = types[name]
@@ -82,9 +98,10 @@ def read(name: str) -> list[Result]:
             kind = next(option for option in get_args(kind) if option is not NoneType)
         return kind(text)
 
-    if not path.exists():
+    if not plain.exists() and not packed.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
+    content = plain.read_bytes() if plain.exists() else gzip.decompress(packed.read_bytes())
+    with io.StringIO(content.decode(), newline="") as file:
         common = json.loads(file.readline().removeprefix("# "))
         return [
             Result(**common, **{name: value(name, text) for name, text in row.items()})

@@ -37,11 +37,14 @@ def cells(monkeypatch, tmp_path):
     return result_cells
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_what_is_written_is_read(cells, tmp_path, digits, count):
+@pytest.mark.parametrize(("count", "ending"), [(1, ".csv"), (2, ".csv"), (4, ".csv.gz")])
+def test_what_is_written_is_read(cells, monkeypatch, tmp_path, digits, count, ending):
+    monkeypatch.setattr(cells, "MANY", 3)
     protocol = protocol_of(train=60, validation=200, test=599)
     results = swept(tmp_path / "run.sqlite", protocol, digits)[:count]
-    cells.write(tmp_path / "run.csv", results)
+    cells.write("run", results[:1] if count > 3 else results)  # a run that has grown since
+    assert cells.write("run", results).name == f"run{ending}"
+    assert cells.runs("r*") == ["run"]
     found = cells.read("run")
 
     def known(one):
@@ -61,7 +64,7 @@ def test_a_sweep_goes_on_with_what_is_committed(cells, tmp_path, digits):
     config.write_text(CONFIG)
     protocol = Protocol.load(config)
     whole = swept(tmp_path / "whole.sqlite", protocol, digits)
-    cells.write(tmp_path / "run.csv", [one for one in whole if one.repeat == 0])
+    cells.write("run", [one for one in whole if one.repeat == 0])
     path, count = cells.restore(config)
     assert count == 4
     with Store.open(path) as store:
