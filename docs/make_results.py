@@ -22,13 +22,14 @@ FINITE_COLORS = ("#1b6ca8", "#7d4a95", "#a66bb5", "#c98bd0")
 
 
 def rows_of(names: Iterable[str]) -> list[selection.Row]:
-    """The rows of several runs, each with as many repeats as there are of its size."""
-    found = []
-    for name in names:
-        results = read(name)
-        for size in {result.n_train for result in results}:
-            own = [result for result in results if result.n_train == size]
-            found += selection.rows(own, 1 + max(result.repeat for result in own))
+    """The rows of several runs, those of one size together, each with as many repeats as there are
+    of its size.
+    """
+    found, sizes = [], {}
+    for result in (result for name in names for result in read(name)):
+        sizes.setdefault((result.dataset, result.n_train), []).append(result)
+    for own in sizes.values():
+        found += selection.rows(own, 1 + max(result.repeat for result in own))
     return sorted(found, key=lambda row: (row.dataset != "mnist", row.n_train))
 
 
@@ -43,9 +44,17 @@ def at_the_papers_choice() -> str:
 
 
 def grid_names() -> list[str]:
-    """The runs of the paper's grid."""
+    """The runs of the paper's grid. Of the largest sizes there are neighbours of the network that
+    the paper selected, which is in the other table.
+    """
+    largest = {"mnist": 50_000, "cifar10": 45_000}
     return [
-        f"grid-{dataset}-{size}" for dataset in ("mnist", "cifar10") for size in (100, 500, 1000)
+        name
+        for dataset, most in largest.items()
+        for name in (
+            *(f"grid-{dataset}-{size}" for size in (100, 500, 1000, 5000, 10_000, most)),
+            f"table1-{dataset}-{most}",
+        )
     ]
 
 

@@ -65,7 +65,7 @@ def test_what_matters_has_a_larger_share(fitted):
     assert by_weight[True] > by_weight[False]
 
 
-def test_columns_stay_where_they_are_far_ahead():
+def test_columns_stay_where_they_are_better():
     """A network behind an embedding has to learn first what a sum of columns is."""
     model = MaxoutGPRegressor(random_state=0).fit(X[:100], X[:100].sum(axis=1))
     assert model.kernel_.embedding is None

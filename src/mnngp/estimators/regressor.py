@@ -87,9 +87,9 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         of its ranks, whichever leave-one-out prefers, and with the lengthscale that it does; a
         column of two values is a category, and so are the texts and gaps of a frame. From 80
         distinct rows on, features are weighted by how much a first fit depends on them. "auto":
-        both are tried, and the embedding is taken unless the columns are far ahead; only the
-        columns where the kernel is given completely, ``normalize`` is not "standard", or the
-        embedding would have more than 3,000 columns.
+        both are tried, and leave-one-out decides; only the columns where the kernel is given
+        completely, ``normalize`` is not "standard", or the embedding would have more than 3,000
+        columns.
     normalize : "standard" or "sphere" or None
         What is done to the features of the linear kind: each column standardised, each row
         standardised (as in the paper), or nothing.

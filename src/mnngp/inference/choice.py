@@ -114,7 +114,7 @@ def choose(
     def walk(most: int) -> None:
         """From the best to its neighbours, until that no longer helps."""
         best = None
-        while len(tried) < most and (leader := _ranked(tried.values(), objective)[0]) is not best:
+        while len(tried) < most and (leader := _ranked(tried.values())[0]) is not best:
             best = leader
             attempt(space.neighbours(best.kernel), sample, most)
 
@@ -133,9 +133,9 @@ def choose(
         if space.weighs and len(sample) >= _FEWEST_TO_WEIGH:
             walk(min(len(tried) + _BEFORE_WEIGHTS, at_first))
             if len(tried) < at_first:
-                attempt(sample.weighted(_ranked(tried.values(), objective)[0]), sample)
+                attempt(sample.weighted(_ranked(tried.values())[0]), sample)
         walk(at_first)
-    ranked = _ranked(tried.values(), objective)
+    ranked = _ranked(tried.values())
     if n > LARGEST:
         more = _sampled(versions, _REFINED_ON, rng)
         ranked = _refined(ranked, more, space, objective, jobs, new=budget - len(tried))
@@ -144,19 +144,9 @@ def choose(
     return ranked
 
 
-def _ranked(trials: Iterable[Trial], objective: Objective) -> list[Trial]:
-    """The best first: those with an embedding, unless one without is far ahead of all of them.
-
-    Which of two good networks leave-one-out prefers is mostly an accident. Behind an embedding new
-    rows were predicted better (``benchmarks/results/features.md``), so it gets the benefit of the
-    doubt.
-    """
-    ranked = sorted(trials, key=_merit, reverse=True)
-    kinds = {trial.features == LINEAR: trial for trial in reversed(ranked)}  # the best of each
-    linear = False not in kinds
-    if len(kinds) > 1:
-        linear = objective.far_ahead(kinds[True].score, kinds[False].score)
-    return sorted(ranked, key=lambda trial: (trial.features == LINEAR) != linear)
+def _ranked(trials: Iterable[Trial]) -> list[Trial]:
+    """The best first."""
+    return sorted(trials, key=_merit, reverse=True)
 
 
 def _merit(trial: Trial) -> tuple[int, float]:
@@ -200,7 +190,7 @@ class _Sample:
     def weighted(self, trial: Trial) -> Iterator[DeepKernel]:
         """A kernel with an embedding, its features weighted by what a fit depends on."""
         points = self._points[trial.kernel.embedding]
-        if not isinstance(points, EmbeddedPoints):  # the columns were far ahead
+        if not isinstance(points, EmbeddedPoints):  # the columns are ahead
             return iter(())
         data = self.versions[trial.features]
         weights = feature_weights(trial.kernel, points, data, trial.noise_ratio)

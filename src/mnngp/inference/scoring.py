@@ -15,7 +15,6 @@ a χ² variable with one degree of freedom less than there are rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -66,12 +65,6 @@ class Objective:
     def score(self, alpha: Matrix, precision: Vector, ratio: float, data: Observations) -> float:
         """The same, for one noise."""
         return float(self.scores(alpha[:, None], precision[:, None], np.array([ratio]), data)[0])
-
-    def far_ahead(self, score: float, other: float) -> bool:
-        """Whether a score is so much better that it is no accident: errors are a tenth smaller."""
-        if self.density:
-            return score > other - 0.5 * math.log(0.9)
-        return -score < 0.9 * -other
 
     def _log_density(
         self, alpha: Matrix, precision: Matrix, ratios: Vector, data: Observations
