@@ -25,7 +25,7 @@ import numpy as np
 from revision import commit
 
 HERE = Path(__file__).parent
-SIZES = (300, 1000, 10_000)
+SIZES = (300, 1000, 5000, 10_000)
 COUNT = "while True: pass"
 
 

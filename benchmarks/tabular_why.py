@@ -1,55 +1,103 @@
 """What the page of benchmarks/tabular.py says of sets on which a peer is ahead: each claim is a
-variant of the set's columns, on the same folds.
+variant of the set's columns or of a model, on the same folds.
 
-`python benchmarks/tabular_why.py` prints the accuracies that WHY in tabular_report.py quotes.
+`python benchmarks/tabular_why.py` prints the accuracies that WHY in tabular_report.py quotes;
+`python benchmarks/tabular_why.py bupa` those of one set.
 """
 
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.compose import make_column_transformer
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, QuantileTransformer
-from tabular_models import MODELS, OURS
-from tabular_sets import fold_count, folds_of
+import pandas as pd
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.preprocessing import OneHotEncoder
+from tabular_models import CORES
+from tabular_sets import Fold, fold_count, folds_of
+
+from mnngp import MaxoutGPClassifier
+
+Inputs = tuple[Any, Any]
 
 
-def one_hot(*columns: int) -> Any:
-    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    return make_column_transformer((encoder, list(columns)), remainder="passthrough")
+@dataclass(frozen=True)
+class Variant:
+    title: str
+    inputs: Callable[[Fold], Inputs]
+    build: Callable[[], Any]
 
 
-def normal_scores() -> Any:
-    return QuantileTransformer(n_quantiles=200, output_distribution="normal")
+def as_it_is(fold: Fold) -> Inputs:
+    return fold.inputs("frame")
 
 
-# set: variants of its columns, and the models that see them
-VARIANTS: dict[str, list[tuple[str, Callable[[], Any], tuple[str, ...]]]] = {
-    # columns 1 and 2 are the instructor and the course
-    "tae": [
-        ("as it is", FunctionTransformer, ("forest", OURS)),
-        ("codes one-hot", lambda: one_hot(1, 2), ("forest", OURS)),
-    ],
-    "bands": [
-        ("as it is", FunctionTransformer, ("forest", OURS)),
-        ("normal scores", normal_scores, ("forest", OURS)),
+def as_matrix(fold: Fold) -> Inputs:
+    return fold.inputs("matrix")
+
+
+def as_categories(fold: Fold) -> Inputs:
+    """Every column's numbers as names of what they stand for."""
+
+    def named(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.astype(str).astype("category")
+
+    return named(fold.frame), named(fold.frame_test)
+
+
+def one_hot(fold: Fold) -> Inputs:
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(fold.X)
+    return encoder.transform(fold.X), encoder.transform(fold.X_test)
+
+
+def ours(**parameters: Any) -> Callable[[], Any]:
+    return lambda: MaxoutGPClassifier(random_state=0, **parameters)
+
+
+def forest(**parameters: Any) -> Callable[[], Any]:
+    return lambda: RandomForestClassifier(500, random_state=0, n_jobs=CORES, **parameters)
+
+
+def shallow(*depths: int) -> list[Variant]:
+    return [
+        Variant(f"forest, trees of depth {depth}", as_matrix, forest(max_depth=depth))
+        for depth in depths
+    ]
+
+
+BOTH = [
+    Variant("forest", as_matrix, forest()),
+    Variant("maxout", as_it_is, ours()),
+]
+CODES = [
+    *BOTH,
+    Variant("forest, columns one-hot", one_hot, forest()),
+    Variant("maxout, columns as categories", as_categories, ours()),
+]
+VARIANTS = {
+    "hayes-roth": CODES,
+    "tae": CODES,
+    "bupa": [
+        *BOTH,
+        Variant("maxout, standardised columns", as_it_is, ours(features="linear")),
+        Variant("maxout, embedding", as_it_is, ours(features="embedding")),
+        *shallow(2, 4, 8),
     ],
 }
 
 
-def main() -> None:
-    for name, variants in VARIANTS.items():
+def main(names: list[str]) -> None:
+    for name in names:
         folds = list(folds_of(name, fold_count(name, None)))
-        for title, build, models in variants:
-            for model in models:
-                scores = []
-                for fold in folds:
-                    change = build().fit(fold.X)
-                    X, X_test = change.transform(fold.X), change.transform(fold.X_test)
-                    fitted = MODELS[model].build("classification", X, fold.y).fit(X, fold.y)
-                    scores.append(np.mean(fitted.predict(X_test) == fold.y_test))
-                print(f"{name}, {title}, {MODELS[model].title}: {np.mean(scores):.3f}")
+        for variant in VARIANTS[name]:
+            scores = []
+            for fold in folds:
+                X, X_test = variant.inputs(fold)
+                fitted = variant.build().fit(X, fold.y)
+                scores.append(np.mean(fitted.predict(X_test) == fold.y_test))
+            print(f"{name}, {variant.title}: {np.mean(scores):.3f}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or list(VARIANTS))
