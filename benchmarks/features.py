@@ -4,6 +4,7 @@
 fold, and writes the page next to it; `--table` only writes the page. `make tabular` installs the
 packages that it needs. Each fold of a table is one line, written when it is there, so an
 interrupted run goes on where it stopped, and `--part 0 2` and `--part 1 2` can run side by side.
+`--search` computes the estimators' own search anew, where another version did it, and nothing else.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from features_models import BUDGETS, PRESENT, TRIALS, VARIANTS, compared
+from features_models import BUDGETS, PRESENT, TRIALS, VARIANTS, compared, searched
 from features_tables import (
     ALL,
     FEWEST_OF_A_CLASS,
@@ -43,20 +44,29 @@ Rows = dict[tuple[str, int], dict]
 
 
 def read(results: Path) -> Rows:
-    lines = results.read_text().splitlines() if results.exists() else []
-    return {(row["table"], row["fold"]): row for row in map(json.loads, lines)}
+    """The folds; of what was computed again, what stands further down."""
+    rows: Rows = {}
+    for row in map(json.loads, results.read_text().splitlines() if results.exists() else []):
+        before = rows.get((row["table"], row["fold"]), {"scores": {}, "codes": []})
+        scores = before["scores"] | row["scores"]
+        codes = [*before["codes"], row["code"]]
+        rows[row["table"], row["fold"]] = row | {"scores": scores, "codes": codes}
+    return rows
 
 
-def run(results: Path, jobs: list[tuple[str, int]]) -> bool:
+def run(results: Path, jobs: list[tuple[str, int]], search_alone: bool) -> bool:
     """Everything that the results file does not hold yet; false where something failed."""
     code, today, whole = code_of(OURS), datetime.now(UTC).strftime("%Y-%m-%d"), True
     done = read(results)
-    jobs = [job for job in jobs if job not in done]
+    if search_alone:
+        jobs = [job for job in jobs if job in done and done[job]["code"] != code]
+    else:
+        jobs = [job for job in jobs if job not in done]
     for number, (name, fold) in enumerate(jobs, start=1):
         began = time.perf_counter()
         try:
             split = fold_of(name, fold)
-            scores = compared(split)
+            scores = searched(split) if search_alone else compared(split)
         # one table's failure must not cost the others
         except Exception as error:
             print(f"{name}, fold {fold}: {type(error).__name__}: {error}", flush=True)
@@ -208,7 +218,8 @@ classifier's own probabilities are made otherwise.)
         f"Accuracy; n: training rows. Classes of fewer than {FEWEST_OF_A_CLASS} rows are left out.",
         "",
         *table_table(rows, names, values["accuracy"]),
-        f"- code: {', '.join(sorted({row['code'] for row in used}))}; "
+        f"- code: {', '.join(sorted({row['codes'][0] for row in used}))}, the estimators' search "
+        f"{', '.join(sorted({row['code'] for row in used}))}; "
         f"dates: {', '.join(sorted({row['date'] for row in used}))}",
         "- command: `OMP_NUM_THREADS=1 python benchmarks/features.py`",
     ]
@@ -230,6 +241,7 @@ def main() -> None:
         help="only every OF-th table, from the K-th on",
     )
     parser.add_argument("--results", type=Path, default=HERE / "results" / "features.jsonl")
+    parser.add_argument("--search", action="store_true", help="only the search, of this version")
     parser.add_argument("--table", action="store_true", help="only write the page")
     arguments = parser.parse_args()
     first, step = arguments.part
@@ -240,7 +252,7 @@ def main() -> None:
         names = arguments.tables[first::step]
         # a fold of all tables before the next one, so that means can be looked at early
         jobs = [(name, fold) for fold in range(arguments.folds) for name in names]
-        whole = run(arguments.results, jobs)
+        whole = run(arguments.results, jobs, arguments.search)
     print(f"written: {write_page(arguments.results)}")
     sys.exit(not whole)
 

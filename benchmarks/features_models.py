@@ -340,7 +340,15 @@ def compared(fold: Fold) -> dict[str, dict[str, float]]:
         "embedding twice": by_weights["embedding"].by_relevance(POWERS["¼"], rounds=2),
         "embedding descent": by_weights["embedding"].by_descent(PENALTY),
     }
+    own = {name: split.scores(fit) for name, fit in fits.items()} | searched(fold)
+    return {name: own[name] for name in VARIANTS}
+
+
+def searched(fold: Fold) -> dict[str, dict[str, float]]:
+    """The scores of the estimators' own search."""
+    split, found = Split(fold), {}
     for budget in BUDGETS:
         trial = split.search(*split.scalings, budget=budget)
-        fits[f"search {budget}"] = fitted([split.part(trial.kernel, trial.features)], Y)
-    return {name: split.scores(fits[name]) for name in VARIANTS}
+        fit = fitted([split.part(trial.kernel, trial.features)], split.Y)
+        found[f"search {budget}"] = split.scores(fit)
+    return found
