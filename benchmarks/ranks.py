@@ -26,8 +26,10 @@ class Ranks:
         found: list[tuple[float, float]] = []
         values = np.sort(self.mean)
         for first in values:
-            last = values[values <= first + self.critical_difference].max()
-            if last > first and not any(last <= end for _, end in found):
+            together = values[(values >= first) & (values <= first + self.critical_difference)]
+            last = together[-1]
+            # models of the same rank are a run, too
+            if len(together) > 1 and not any(last <= end for _, end in found):
                 found.append((first, last))
         return found
 

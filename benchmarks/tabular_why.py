@@ -1,23 +1,25 @@
 """What the page of benchmarks/tabular.py says of sets on which a peer is ahead: each claim is a
 variant of the set's columns or of a model, on the same folds.
 
-`python benchmarks/tabular_why.py` prints the accuracies that WHY in tabular_report.py quotes;
-`python benchmarks/tabular_why.py bupa` those of one set.
+`python benchmarks/tabular_why.py` prints the accuracies, or R² of numbers, that WHY in
+tabular_report.py quotes; `python benchmarks/tabular_why.py bupa` those of one set.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.metrics import r2_score
 from sklearn.preprocessing import OneHotEncoder
 from tabular_models import CORES
-from tabular_sets import Fold, fold_count, folds_of
+from tabular_sets import Fold, fold_count, folds_of, task_of
 
-from mnngp import MaxoutGPClassifier
+from mnngp import MaxoutGPClassifier, MaxoutGPRegressor
 
 Inputs = tuple[Any, Any]
 
@@ -55,8 +57,16 @@ def ours(**parameters: Any) -> Callable[[], Any]:
     return lambda: MaxoutGPClassifier(random_state=0, **parameters)
 
 
+def regressor(**parameters: Any) -> Callable[[], Any]:
+    return lambda: MaxoutGPRegressor(random_state=0, **parameters)
+
+
 def forest(**parameters: Any) -> Callable[[], Any]:
     return lambda: RandomForestClassifier(500, random_state=0, n_jobs=CORES, **parameters)
+
+
+def forest_of_numbers(**parameters: Any) -> Callable[[], Any]:
+    return lambda: RandomForestRegressor(500, random_state=0, n_jobs=CORES, **parameters)
 
 
 def shallow(*depths: int) -> list[Variant]:
@@ -70,33 +80,59 @@ BOTH = [
     Variant("forest", as_matrix, forest()),
     Variant("maxout", as_it_is, ours()),
 ]
-CODES = [
-    *BOTH,
-    Variant("forest, columns one-hot", one_hot, forest()),
-    Variant("maxout, columns as categories", as_categories, ours()),
+NUMBERS = [
+    Variant("forest", as_matrix, forest_of_numbers()),
+    Variant("forest, leaves of 5 and more", as_matrix, forest_of_numbers(min_samples_leaf=5)),
+    Variant("maxout", as_it_is, regressor()),
+    Variant("maxout, no warp", as_it_is, regressor(warp=None)),
+    Variant("maxout, standardised columns", as_it_is, regressor(features="linear")),
+    Variant("maxout, standardised, no warp", as_it_is, regressor(features="linear", warp=None)),
+    Variant("maxout, embedding", as_it_is, regressor(features="embedding")),
+    Variant("maxout, embedding, no warp", as_it_is, regressor(features="embedding", warp=None)),
 ]
 VARIANTS = {
-    "hayes-roth": CODES,
-    "tae": CODES,
+    "tae": [
+        *BOTH,
+        Variant("forest, columns one-hot", one_hot, forest()),
+        Variant("maxout, columns as categories", as_categories, ours()),
+    ],
     "bupa": [
         *BOTH,
         Variant("maxout, standardised columns", as_it_is, ours(features="linear")),
         Variant("maxout, embedding", as_it_is, ours(features="embedding")),
         *shallow(2, 4, 8),
     ],
+    "sklearn-diabetes": NUMBERS,
+    "r-airquality": NUMBERS,
+    "r-biochemists": NUMBERS,
+    "r-doctor": [
+        *NUMBERS,
+        Variant("maxout, noise variance 0.6", as_it_is, regressor(noise_var=0.6)),
+    ],
 }
+
+
+def score(name: str, predicted: np.ndarray, fold: Fold) -> float:
+    """Accuracy, or R² as in the comparison: of the fold's test part."""
+    if task_of(name) == "classification":
+        return float(np.mean(predicted == fold.y_test))
+    return float(r2_score(fold.y_test, predicted))
 
 
 def main(names: list[str]) -> None:
     for name in names:
         folds = list(folds_of(name, fold_count(name, None)))
         for variant in VARIANTS[name]:
-            scores = []
+            scores, said = [], Counter()
             for fold in folds:
                 X, X_test = variant.inputs(fold)
                 fitted = variant.build().fit(X, fold.y)
-                scores.append(np.mean(fitted.predict(X_test) == fold.y_test))
-            print(f"{name}, {variant.title}: {np.mean(scores):.3f}", flush=True)
+                scores.append(score(name, fitted.predict(X_test), fold))
+                if hasattr(fitted, "warp_"):
+                    said[type(fitted.warp_).__name__] += 1
+            warps = ", ".join(f"{warp} {count}" for warp, count in said.items())
+            notes = f" (warps: {warps})" if warps else ""
+            print(f"{name}, {variant.title}: {np.mean(scores):.3f}{notes}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """How far each way of going beyond the paper's table goes, and what it costs: a picture and a table
-from experiments/results/. Not in the page yet: the runs of two of the ways are to come.
+from experiments/results/. Called by make_results.py.
 """
 
 from collections.abc import Iterator
@@ -16,20 +16,27 @@ from mnngp.inference.costs import duration
 DATASETS = ("mnist", "cifar10")
 # what it is called, which runs have it, and how it is drawn
 WAYS = {
-    "the paper's networks": ("table1-{}-*", "#6a6a6a", "o"),
-    "chosen noise": ("noise-{}", "#1b6ca8", "s"),
-    "tangent kernels": ("tangent-{}", "#c8553d", "D"),
-    "convolution": ("convolution-{}*", "#2a8a5a", "^"),
+    "the paper's networks": (("grid-{}-*", "table1-{}-*"), "#6a6a6a", "o"),
+    "chosen noise": (("noise-{}",), "#1b6ca8", "s"),
+    "tangent kernels": (("tangent-{}",), "#c8553d", "D"),
+    "convolution": (("convolution-{}*",), "#2a8a5a", "^"),
 }
+# Of the paper's twenty training sets the first, which every way has seen: one differs from another
+# by more than a way does.
+REPEATS = 3
 
 
 def rows_of_way(way: str, dataset: str) -> Iterator[selection.Row]:
     """What was selected at each size, in the order of sizes."""
-    pattern, _, _ = WAYS[way]
-    names = runs(pattern.format(dataset))
-    results = [one for name in names for one in read(name) if in_table(one)]
-    for size in sorted({one.n_train for one in results}):
-        own = [one for one in results if one.n_train == size]
+    patterns, _, _ = WAYS[way]
+    sizes: dict[int, list[Result]] = {}
+    for pattern in patterns:
+        found: dict[int, list[Result]] = {}
+        for name in runs(pattern.format(dataset)):
+            for one in filter(in_table, read(name)):
+                found.setdefault(one.n_train, []).append(one)
+        sizes = found | sizes  # the first that has a size
+    for _, own in sorted(sizes.items()):
         repeats = 1 + max(one.repeat for one in own)
         found = [row for row in selection.rows(own, repeats) if not row.partial and row.best]
         if found:  # of several networks, the one that the validation images prefer
@@ -37,8 +44,8 @@ def rows_of_way(way: str, dataset: str) -> Iterator[selection.Row]:
 
 
 def in_table(one: Result) -> bool:
-    """Maxout alone, so that one thing differs at a time."""
-    return "axout" in one.activation
+    """Maxout alone, on the same training sets, so that one thing differs at a time."""
+    return "axout" in one.activation and one.repeat < REPEATS
 
 
 def seconds(row: selection.Row) -> float:

@@ -15,6 +15,7 @@ import json
 import sys
 from collections import Counter
 from dataclasses import asdict, fields
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
@@ -85,7 +86,8 @@ def _rounded(result: Result) -> dict[str, Any]:
     return row
 
 
-def read(name: str) -> list[Result]:
+@cache  # the page asks for the same runs in several tables and pictures
+def read(name: str) -> tuple[Result, ...]:
     """The cells of a run that was added; none if it was not."""
     types = get_type_hints(Result)
     plain, packed = RESULTS / f"{name}.csv", RESULTS / f"{name}.csv.gz"
@@ -99,14 +101,14 @@ def read(name: str) -> list[Result]:
         return kind(text)
 
     if not plain.exists() and not packed.exists():
-        return []
+        return ()
     content = plain.read_bytes() if plain.exists() else gzip.decompress(packed.read_bytes())
     with io.StringIO(content.decode(), newline="") as file:
         common = json.loads(file.readline().removeprefix("# "))
-        return [
+        return tuple(
             Result(**common, **{name: value(name, text) for name, text in row.items()})
             for row in csv.DictReader(file)
-        ]
+        )
 
 
 def restore(config: Path) -> tuple[Path, int]:

@@ -16,6 +16,11 @@ from mnngp.experiments.comparison import table1
 from mnngp.experiments.protocol import Protocol, Split
 
 FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
+# The paper's grid (section 6.1), and the sizes at which the files have a part of it
+DEPTHS = (1, 5, 9, 13, 17, 21)
+BIAS_VARS = [2 * i / 29 for i in range(1, 30, 4)]
+WEIGHT_VARS = [0.1 + 49 * i / 290 for i in range(0, 29, 4)]
+PARTS = ("-10000", "-45000", "-50000")
 MAXOUT = {
     "activation": "maxout",
     "rank": [2, 4],
@@ -116,23 +121,37 @@ def test_every_row_of_table_1_is_in_a_file():
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in FILES if path.stem.startswith(("grid", "figure"))],
+    [
+        path
+        for path in FILES
+        if path.stem.startswith(("grid", "figure")) and not path.stem.endswith(PARTS)
+    ],
     ids=lambda path: path.stem,
 )
 def test_grids_are_the_papers(path):
     protocol = Protocol.load(path)
     for family in protocol.families:
-        assert family.depth == (1, 5, 9, 13, 17, 21)
-        np.testing.assert_array_equal(family.bias_var, [2 * i / 29 for i in range(1, 30, 4)])
-        np.testing.assert_array_equal(
-            family.weight_var, [0.1 + 49 * i / 290 for i in range(0, 29, 4)]
-        )
+        assert family.depth == DEPTHS
+        np.testing.assert_array_equal(family.bias_var, BIAS_VARS)
+        np.testing.assert_array_equal(family.weight_var, WEIGHT_VARS)
     maxout = sum(len(group.depths) for group in protocol.groups if group.activation == "maxout")
     assert maxout == 1152 * protocol.repeats * len(protocol.train)
     names = {family.activation for family in protocol.families}
     assert names == (
         {"maxout"} if "figure" in path.stem or "once" in path.stem else {"maxout", "relu", "tanh"}
     )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in FILES if path.stem.startswith("grid") and path.stem.endswith(PARTS)],
+    ids=lambda path: path.stem,
+)
+def test_parts_of_grids_are_of_the_papers(path):
+    for family in Protocol.load(path).families:
+        assert set(family.depth) <= set(DEPTHS)
+        assert set(family.bias_var) <= set(BIAS_VARS)
+        assert set(family.weight_var) <= set(WEIGHT_VARS)
 
 
 # --- what is refused ------------------------------------------------------------------------------
