@@ -54,7 +54,7 @@ def test_what_is_written_is_read(cells, monkeypatch, tmp_path, digits, count, en
         return replace(one, **rounded, commit=one.commit and one.commit[:12])
 
     assert set(map(known, found)) == set(map(known, results))
-    assert cells.read("nothing") == []
+    assert cells.read("nothing") == ()
 
 
 def test_a_sweep_goes_on_with_what_is_committed(cells, tmp_path, digits):
