@@ -411,8 +411,10 @@ def introduction(rows: list[dict], folds: int | None) -> list[str]:
         f"  part, in {BINS} equal bins. The support vector machine has no probabilities.",
         "- NLPD: mean negative log predictive density, Gaussian; coverage: how much of the test "
         f"part lies in the central {INTERVAL:.0%} of it.",
-        "  A forest's deviation is the spread of its trees. SVM and boosting say only a mean: "
-        "their deviation is that of",
+        "  A forest's deviation is the spread of its trees, at least 1e-6 of the target's: where "
+        "all trees say the same and are wrong",
+        "  (r-doctor, most of whose counts are zeros) its NLPD has no bound. SVM and boosting say "
+        "only a mean: their deviation is that of",
         f"  {INNER_FOLDS}-fold cross-validation in the training part, the same everywhere.",
         "- fit s: one fold's fit, for SVM and LightGBM with the whole search, without what only "
         "the deviation takes; each model has",
