@@ -35,12 +35,20 @@ def rows_of_way(way: str, dataset: str) -> Iterator[selection.Row]:
         for name in runs(pattern.format(dataset)):
             for one in filter(in_table, read(name)):
                 found.setdefault(one.n_train, []).append(one)
-        sizes = found | sizes  # the first that has a size
+        for size, own in found.items():  # the first that has the most training sets
+            if repeats_of(own) > repeats_of(sizes.get(size, [])):
+                sizes[size] = own
     for _, own in sorted(sizes.items()):
-        repeats = 1 + max(one.repeat for one in own)
-        found = [row for row in selection.rows(own, repeats) if not row.partial and row.best]
-        if found:  # of several networks, the one that the validation images prefer
-            yield max(found, key=lambda row: row.best.validation_accuracy or 0.0)
+        whole = [
+            row for row in selection.rows(own, repeats_of(own)) if not row.partial and row.best
+        ]
+        if whole:  # of several networks, the one that the validation images prefer
+            yield max(whole, key=lambda row: row.best.validation_accuracy or 0.0)
+
+
+def repeats_of(own: list[Result]) -> int:
+    """How many training sets there are."""
+    return 1 + max((one.repeat for one in own), default=-1)
 
 
 def in_table(one: Result) -> bool:

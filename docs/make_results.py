@@ -145,7 +145,7 @@ def accuracy_figure(path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def heat_maps(path: Path, name: str = "grid-mnist-1000") -> None:
+def heat_maps(path: Path, name: str = "grid-cifar10-5000") -> None:
     """Figure 3's shape: validation accuracy over the variances, a panel a rank and depth."""
     results = [result for result in read(name) if result.activation == "maxout"]
     ranks, depths = (
