@@ -69,8 +69,8 @@ def side_by_side() -> str:
     from maxout, paired. Of the largest sizes there is no search.
     """
     lines = [
-        "| data | n_t | repeats | maxout | rank 2 alone | ReLU | tanh | ReLU - maxout | ReLU "
-        "- rank 2 | tanh - maxout |"
+        "| data | n_t | repeats | maxout | rank 2 alone | ReLU | tanh | ReLU − maxout | ReLU "
+        "− rank 2 | tanh − maxout |"
     ]
     lines.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     rows = [row for row in rows_of(grid_names()) if row.n_train <= 10_000]
@@ -93,7 +93,7 @@ def side_by_side() -> str:
                 if len(difference) > 1
                 else ""
             )
-            cells.append(f"{difference.mean():+.4f}{spread}")
+            cells.append(rendering.signed(difference.mean(), 4) + spread)
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

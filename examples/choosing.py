@@ -59,6 +59,6 @@ plt.show()
 # %%
 # Larger marks are deeper networks. The promise is too modest for all of them, but the order is
 # right: who is best by leave-one-out is nearly the best on new rows. Most of what the search gains
-# comes from what no network of the grid has: a second network beside the first, that sees each
-# column through an embedding ([User guide](../guide.md#what-the-first-layer-sees)).
+# comes from what no network of the grid has: a first layer that sees each column through an
+# embedding, weighted by its relevance ([User guide](../guide.md#what-the-first-layer-sees)).
 # `model.summary()` says it all in words, `model.trials_` lists what was tried.

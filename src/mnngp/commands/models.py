@@ -65,7 +65,7 @@ def fit(
     features: str = typer.Option(
         "auto",
         help="What the first layer sees: linear (the columns), embedding (each column by itself), "
-        "or auto: the embedding, unless the columns are far better.",
+        "or auto: the better of the two by leave-one-out.",
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:

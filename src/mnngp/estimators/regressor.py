@@ -107,7 +107,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
     progress : bool, optional
         Whether to show a progress bar; by default when three seconds have passed, on a terminal or
         in a notebook.
-    solver : "auto", "cholesky", "cg", "dask", or a solver of ``mnngp.inference``
+    solver : "auto", "cholesky", "cg", "dask", or a solver of mnngp.inference
         A Cholesky factorisation, or conjugate gradients, on this machine or on a Dask cluster (the
         client that is active). "auto" factors up to 60,000 points if half of the free memory is
         enough, and iterates beyond. An iteration gives predictions and variances, but neither
@@ -137,7 +137,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         The one that was chosen or given, with its variances.
     noise_var_, signal_var_ : float, or array (targets,)
         The variances of the noise and of the signal, in squared units of the (warped) targets.
-    warp_ : Identity, Log or Arcsinh of ``mnngp.estimators.warp``, or a tuple of one for each target
+    warp_ : Identity, Log or Arcsinh of mnngp.estimators.warp, or a tuple of one for each target
         What was done to the targets, with its numbers, such as ``Log(shift=0.0)``.
     trials_ : list of dict
         What was tried, the chosen one first: hyperparameters, seconds, and the score, which is the
