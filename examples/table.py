@@ -3,9 +3,9 @@
 Flats and their rents: which columns matter, and what the model thinks of them.
 
 Real tables have text, truth values, gaps, and targets that are never negative. Frames of pandas,
-polars or Arrow go into the estimators as they are. The first layer may see the standardised columns,
-or each column by itself through an *embedding*, infinitely many periodic units, so that a dip or a
-threshold in a single column can be learned. Leave-one-out chooses.
+polars or Arrow go into the estimators as they are. The first layer may see the standardised
+columns, or each column by itself through an *embedding*, infinitely many periodic units, so that a
+dip or a threshold in a single column can be learned. Leave-one-out chooses.
 
 Needs `pip install "mnngp[experiments]"`.
 """
