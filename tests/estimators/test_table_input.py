@@ -286,6 +286,14 @@ def test_numbers_in_a_series():
         MaxoutGPRegressor(**QUICK).fit(X, pl.Series(LABELS))
 
 
+@pytest.mark.parametrize("gap", [None, np.nan, pd.NA, pd.NaT], ids=str)
+def test_gaps_among_the_labels_of_an_array(gap):
+    X, labels = Y[:, None], [*LABELS[:3], gap, *LABELS[4:]]
+    for y in (labels, np.array(labels, dtype=object)):
+        with pytest.raises(InputError, match="y must have a value in every row, row 4 has none"):
+            MaxoutGPClassifier(**QUICK).fit(X, y)
+
+
 def test_sparse_matrices(monkeypatch):
     X = np.where(np.random.default_rng(0).random((100, 5)) < 0.3, 1.0, 0.0)
     expected = MaxoutGPRegressor(**QUICK).fit(X, Y).predict(X)

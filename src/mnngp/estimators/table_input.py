@@ -147,7 +147,7 @@ def _first_gap(X: Any) -> str:
 
 
 def targets(y: Any) -> Any:
-    """Series of pandas, polars and Arrow as arrays; a gap in one is an error that says where."""
+    """Series of pandas, polars and Arrow as arrays; a gap is an error that says where."""
     module = type(y).__module__.partition(".")[0]
     if module == "pandas" and hasattr(y, "to_frame") and y.ndim == 1:
         _check_no_gaps(y.isna().to_numpy())
@@ -155,7 +155,15 @@ def targets(y: Any) -> Any:
         return y.to_numpy() if numpy_dtype is None else y.to_numpy(dtype=numpy_dtype)
     if module == "polars" or (module == "pyarrow" and hasattr(y, "to_pylist")):
         return _polars_targets(y)
+    if isinstance(y, list | tuple) or (getattr(y, "dtype", None) == object and y.ndim == 1):
+        _check_no_gaps(np.array([_is_gap(one) for one in y], dtype=bool))
     return y
+
+
+def _is_gap(value: Any) -> bool:
+    # pandas.NA cannot be compared
+    no_number = isinstance(value, float) and value != value
+    return value is None or no_number or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _polars_targets(y: Any) -> Any:
