@@ -7,7 +7,7 @@ a softmax with one temperature, which leave-one-out predictions have. Networks a
 estimators' own search, restricted to a kind of features.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,10 @@ from mnngp.inference.search_space import LENGTHSCALES, LINEAR, MaxoutSpace, with
 NOISES = 10.0 ** np.arange(-7.0, 1.6, 0.25)
 TRIALS = 24  # of a search among one kind of features
 BUDGETS = (24, 32, 48)  # of the estimators' search; 32 is their default
-PRESENT = "search 32"
+TRIALS_OF_PRESENT = 32
+PRESENT = f"search {TRIALS_OF_PRESENT}"
+SQUARED_ERROR = Objective(False)  # that of the estimators, for classes
+TEMPERATURES = np.exp(np.linspace(0.0, 4.0, 9))
 PENALTY = 0.3  # on logarithms of shares, over the number of rows; 0.05 was worse
 POWERS = {"½": 0.5, "¼": 0.25}
 # each variant, and what the page calls it
@@ -57,6 +60,10 @@ VARIANTS = {
     "embedding weights": "best of better embedding, as it is and times √r or ∜r",
     "embedding twice": "better embedding, features times ∜r, twice",
     "embedding descent": "better embedding, shares of features by descent",
+    "search by log loss": "the estimators' search, by log loss",
+    "search by accuracy": "the estimators' search, by accuracy",
+    "search, mean of 3": "mean of predictions: best three of the estimators' search",
+    "search, mean of 5": "mean of predictions: best five of the estimators' search",
     **{f"search {budget}": f"the estimators' search, {budget} trials" for budget in BUDGETS},
 }
 
@@ -114,6 +121,31 @@ def log_loss(log_scale: float, memberships: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean(logsumexp(logits, axis=1) - logits[np.arange(len(y)), y]))
 
 
+@dataclass(frozen=True)
+class ByLabels(Objective):
+    """Kernels by what leave-one-out memberships say of the labels, in place of their errors."""
+
+    mean: tuple[float, ...] = ()  # of the memberships
+    measure: str = "log loss"  # with the best temperature; or the accuracy
+
+    def scores(
+        self, alpha: np.ndarray, precision: np.ndarray, ratios: np.ndarray, data: Observations
+    ) -> np.ndarray:
+        members = data.y + self.mean
+        left_out = members[:, None, :] - alpha / precision[:, :, None]
+        share = data.weight / data.weight.sum()
+        losses = []
+        for temperature in TEMPERATURES:
+            logits = temperature * left_out
+            of_label = np.einsum("nmc,nc->nm", logits, members)
+            losses.append(share @ (logsumexp(logits, axis=2) - of_label))
+        loss = np.min(losses, axis=0)
+        if self.measure == "log loss":
+            return -loss
+        right = left_out.argmax(axis=2) == members.argmax(axis=1)[:, None]
+        return share @ right - 1e-3 * loss  # which decides where as many are right
+
+
 class Split:
     """A fold as numbers, in each version of its features."""
 
@@ -146,15 +178,21 @@ class Split:
         )
         return Part.of(kernel, X, X_test)
 
-    def search(self, *versions: str, budget: int) -> Trial:
-        """What the estimators' search finds among some versions of the features.
+    def search(
+        self, *versions: str, budget: int, objective: Objective = SQUARED_ERROR
+    ) -> list[Trial]:
+        """What the estimators' search finds among some versions of the features, the best first.
 
         One alone is not weighted on the way: that is compared by itself.
         """
         embeddings = {name: self.embeddings[name] for name in versions if name != LINEAR}
         space = MaxoutSpace({}, embeddings=embeddings, linear=LINEAR in versions)
         space.weighs = space.weighs and len(versions) > 1
-        return found({name: self.data[name] for name in versions}, space, budget)
+        data = {name: self.data[name] for name in versions}
+        return choose(data, space, objective, seed=0, budget=budget)
+
+    def fit(self, trial: Trial) -> Fit:
+        return fitted([self.part(trial.kernel, trial.features)], self.Y)
 
     def scores(self, fit: Fit) -> dict[str, float]:
         """What is measured of a variant."""
@@ -170,10 +208,6 @@ class Split:
             "left_out": fit.error,
         }
         return {name: float(f"{value:.5g}") for name, value in values.items()}
-
-
-def found(versions: Mapping[str, Observations], space: MaxoutSpace, budget: int) -> Trial:
-    return choose(versions, space, Objective(False), seed=0, budget=budget)[0]
 
 
 def best(*fits: Fit) -> Fit:
@@ -241,7 +275,8 @@ class Weights:
         for block, own in zip(self.blocks, factors, strict=True):
             each[block] = own
         X, train, test = (part * each for part in self.rows)
-        trial = found({LINEAR: replace(self.data, X=X)}, MaxoutSpace({}), TRIALS)
+        data = {LINEAR: replace(self.data, X=X)}
+        trial = choose(data, MaxoutSpace({}), SQUARED_ERROR, seed=0, budget=TRIALS)[0]
         return fitted([Part.of(trial.kernel, train, test)], self.Y), trial, X
 
     def by_relevance(self, power: float, rounds: int = 1) -> Fit:
@@ -298,8 +333,8 @@ def compared(fold: Fold) -> dict[str, dict[str, float]]:
     """The scores of every variant."""
     split = Split(fold)
     Y = split.Y
-    trials = {name: split.search(name, budget=TRIALS) for name in split.scalings}
-    alone = {name: fitted([split.part(trial.kernel, name)], Y) for name, trial in trials.items()}
+    trials = {name: split.search(name, budget=TRIALS)[0] for name in split.scalings}
+    alone = {name: split.fit(trial) for name, trial in trials.items()}
     standardised, columns, ranks = alone[LINEAR], alone["columns"], alone["ranks"]
     embedded = best(columns, ranks)
     sum_of_additive = additive(split)
@@ -345,10 +380,14 @@ def compared(fold: Fold) -> dict[str, dict[str, float]]:
 
 
 def searched(fold: Fold) -> dict[str, dict[str, float]]:
-    """The scores of the estimators' own search."""
-    split, found = Split(fold), {}
-    for budget in BUDGETS:
-        trial = split.search(*split.scalings, budget=budget)
-        fit = fitted([split.part(trial.kernel, trial.features)], split.Y)
-        found[f"search {budget}"] = split.scores(fit)
-    return found
+    """The scores of the estimators' own search, and of what may stand in its place."""
+    split = Split(fold)
+    trials = {budget: split.search(*split.scalings, budget=budget) for budget in BUDGETS}
+    fits = {f"search {budget}": split.fit(own[0]) for budget, own in trials.items()}
+    ahead = [split.fit(trial) for trial in trials[TRIALS_OF_PRESENT][:5]]
+    fits |= {f"search, mean of {few}": averaged(ahead[:few], split.Y) for few in (3, 5)}
+    for measure in ("log loss", "accuracy"):
+        objective = ByLabels(False, mean=tuple(split.mean), measure=measure)
+        own = split.search(*split.scalings, budget=TRIALS_OF_PRESENT, objective=objective)
+        fits[f"search by {measure}"] = split.fit(own[0])
+    return {name: split.scores(fit) for name, fit in fits.items()}
