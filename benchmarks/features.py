@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from features_models import (
     BUDGETS,
+    OF_OTHERS,
     PRESENT,
     TRIALS,
-    TRIALS_OF_PRESENT,
     VARIANTS,
     compared,
     searched,
@@ -209,12 +209,12 @@ spread and divided by the mean over the columns; of an embedding, in the explici
 column. Features are multiplied by √r or ∜r, and the network is chosen again; *twice*: with r of \
 that network once more. *By descent*: shares that minimise the leave-one-out error of the first \
 network, with a penalty on the squares of their logarithms.
-- The last {len(BUDGETS)}: the search as it is in the estimators. With {TRIALS_OF_PRESENT} trials \
+- The last {len(BUDGETS)}: the search as it is in the estimators. With {PRESENT.split()[1]} trials \
 it is their present choice, which the others are compared with: *difference* is the mean over \
 tables, in thousandths, with its standard error over tables.
 - *By log loss*, *by accuracy*: kernels are compared by the leave-one-out log loss with the best \
-temperature, or by how many labels are right. The best three and five are those of the present \
-choice.
+temperature, or by how many labels are right; {OF_OTHERS} trials, and so many for the best three \
+and five.
 - Squared error: of the memberships (one for the class, zero for the others), mean over classes; \
 *by leave-one-out* is what the training rows promise of it. Log loss: of a softmax of the \
 predicted memberships with one temperature, which suits leave-one-out predictions best. (The \

@@ -29,9 +29,9 @@ from mnngp.inference.search_space import LENGTHSCALES, LINEAR, MaxoutSpace, with
 
 NOISES = 10.0 ** np.arange(-7.0, 1.6, 0.25)
 TRIALS = 24  # of a search among one kind of features
-BUDGETS = (24, 32, 48)  # of the estimators' search; 32 is their default
-TRIALS_OF_PRESENT = 32
-PRESENT = f"search {TRIALS_OF_PRESENT}"
+BUDGETS = (24, 32, 48)  # of the estimators' search
+PRESENT = "search 24"  # their default
+OF_OTHERS = 32  # trials of what might stand in the place of the estimators' search
 SQUARED_ERROR = Objective(False)  # that of the estimators, for classes
 TEMPERATURES = np.exp(np.linspace(0.0, 4.0, 9))
 PENALTY = 0.3  # on logarithms of shares, over the number of rows; 0.05 was worse
@@ -384,10 +384,10 @@ def searched(fold: Fold) -> dict[str, dict[str, float]]:
     split = Split(fold)
     trials = {budget: split.search(*split.scalings, budget=budget) for budget in BUDGETS}
     fits = {f"search {budget}": split.fit(own[0]) for budget, own in trials.items()}
-    ahead = [split.fit(trial) for trial in trials[TRIALS_OF_PRESENT][:5]]
+    ahead = [split.fit(trial) for trial in trials[OF_OTHERS][:5]]
     fits |= {f"search, mean of {few}": averaged(ahead[:few], split.Y) for few in (3, 5)}
     for measure in ("log loss", "accuracy"):
         objective = ByLabels(False, mean=tuple(split.mean), measure=measure)
-        own = split.search(*split.scalings, budget=TRIALS_OF_PRESENT, objective=objective)
+        own = split.search(*split.scalings, budget=OF_OTHERS, objective=objective)
         fits[f"search by {measure}"] = split.fit(own[0])
     return {name: split.scores(fit) for name, fit in fits.items()}

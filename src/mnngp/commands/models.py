@@ -45,7 +45,7 @@ def fit(
         help="classification or regression; by default regression if the target holds numbers.",
     ),
     drop: list[str] | None = typer.Option(None, help="A column not to use (may be repeated)."),
-    max_trials: int = typer.Option(32, min=1, help="Kernels to try at most."),
+    max_trials: int = typer.Option(24, min=1, help="Kernels to try at most."),
     seed: int = typer.Option(0, min=0, help="For the subset that kernels are compared on."),
     solver: str = typer.Option(
         "auto",

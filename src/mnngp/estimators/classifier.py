@@ -131,7 +131,7 @@ class MaxoutGPClassifier(ClassifierMixin, MaxoutGP):  # type: ignore[misc]
         features: str = "auto",
         normalize: str | None = "standard",
         dtype: Any = "float64",
-        max_trials: int = 32,
+        max_trials: int = 24,
         fit_seconds: float = 120.0,
         random_state: Any = None,
         progress: bool | None = None,

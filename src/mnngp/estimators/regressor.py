@@ -198,7 +198,7 @@ class MaxoutGPRegressor(RegressorMixin, MaxoutGP):  # type: ignore[misc]
         features: str = "auto",
         normalize: str | None = "standard",
         dtype: Any = "float64",
-        max_trials: int = 32,
+        max_trials: int = 24,
         fit_seconds: float = 120.0,
         random_state: Any = None,
         progress: bool | None = None,

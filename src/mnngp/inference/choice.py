@@ -89,7 +89,7 @@ def choose(
     objective: Objective,
     *,
     seed: Any = None,
-    budget: int = 32,
+    budget: int = 24,
     jobs: int = 1,
     done: Callable[[float], object] | None = None,
 ) -> list[Trial]:
