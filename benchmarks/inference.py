@@ -260,7 +260,7 @@ def estimate(X: np.ndarray) -> float:
         kernel = mnngp.MaxoutKernel(
             **{name: value for name, value in MODEL.items() if name != "noise_var"}
         )
-        points, _ = kernel._points(Scaling.of("sphere", X[:n], None)(X[:n]), None)
+        points, _ = kernel.points(Scaling.of("sphere", X[:n], None)(X[:n]))
         packed = Packed(n, np.float64)
         entries = timed(packed_correlations, kernel.network, points, packed.memory)
         packed.add_to_diagonal(np.full(n, MODEL["noise_var"]))

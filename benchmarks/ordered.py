@@ -78,7 +78,7 @@ def main() -> None:
                     train, y
                 )
             cells += [np.mean(predicted == answers), model.score(test, answers)]
-        u = distances(kernel.network, kernel._points(rows[0], None)[0])
+        u = distances(kernel.network, kernel.points(rows[0])[0])
         lines.append(
             f"| {depth} | {u.sum() / (u.size - len(u)):.0e} | "
             + " | ".join(f"{cell:.4f}" for cell in cells)

@@ -154,7 +154,7 @@ def ordered_phase() -> list[Ordered]:
     data, rows = demo.Digits.load(), []
     for depth in DEPTHS:
         kernel = MaxoutKernel(depth, **ORDERED)
-        u = distances(kernel.network, kernel._points(data.train, None)[0])
+        u = distances(kernel.network, kernel.points(data.train)[0])
         given = {
             "depth": depth,
             **ORDERED,

@@ -29,6 +29,22 @@ def test_modules_are_short():
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
 
 
+def test_scripts_use_public_names():
+    """Those of others change, and hardly any test runs benchmarks and drawings."""
+    used = [
+        f"{path.name}:{node.lineno} {node.attr}"
+        for folder in ("docs", "benchmarks", "examples")
+        for path in (ROOT.parents[1] / folder).glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and node.attr != "_replace"
+        and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    ]
+    assert not used
+
+
 def test_the_package_does_not_use_its_list_of_public_names():
     """That would hide from the linter what a module needs."""
     for path in ROOT.rglob("*.py"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -155,15 +156,15 @@ def targets(y: Any) -> Any:
         return y.to_numpy() if numpy_dtype is None else y.to_numpy(dtype=numpy_dtype)
     if module == "polars" or (module == "pyarrow" and hasattr(y, "to_pylist")):
         return _polars_targets(y)
-    if isinstance(y, list | tuple) or (getattr(y, "dtype", None) == object and y.ndim == 1):
+    if isinstance(y, list | tuple) or (isinstance(y, np.ndarray) and y.dtype.kind == "O"):
         _check_no_gaps(np.array([_is_gap(one) for one in y], dtype=bool))
     return y
 
 
 def _is_gap(value: Any) -> bool:
-    # pandas.NA cannot be compared
-    no_number = isinstance(value, float) and value != value
-    return value is None or no_number or type(value).__name__ in ("NAType", "NaTType")
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")  # of pandas
 
 
 def _polars_targets(y: Any) -> Any:
