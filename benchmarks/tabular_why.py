@@ -102,7 +102,6 @@ VARIANTS = {
         Variant("maxout, embedding", as_it_is, ours(features="embedding")),
         *shallow(2, 4, 8),
     ],
-    "sklearn-diabetes": NUMBERS,
     "r-airquality": NUMBERS,
     "r-biochemists": NUMBERS,
     "r-doctor": [
