@@ -35,15 +35,24 @@ def rows_of_way(way: str, dataset: str) -> Iterator[selection.Row]:
         for name in runs(pattern.format(dataset)):
             for one in filter(in_table, read(name)):
                 found.setdefault(one.n_train, []).append(one)
-        for size, own in found.items():  # the first that has the most training sets
-            if repeats_of(own) > repeats_of(sizes.get(size, [])):
+        for size, own in found.items():  # those that have the most training sets
+            before = sizes.get(size, [])
+            if repeats_of(own) > repeats_of(before):
                 sizes[size] = own
+            elif repeats_of(own) == repeats_of(before):  # the selected one beside its neighbours
+                known = {network_of(one) for one in before}
+                sizes[size] = before + [one for one in own if network_of(one) not in known]
     for _, own in sorted(sizes.items()):
         whole = [
             row for row in selection.rows(own, repeats_of(own)) if not row.partial and row.best
         ]
         if whole:  # of several networks, the one that the validation images prefer
             yield max(whole, key=lambda row: row.best.validation_accuracy or 0.0)
+
+
+def network_of(one: Result) -> tuple[object, ...]:
+    """What tells it from others of its way."""
+    return one.activation, one.rank, one.depth, one.weight_var, one.bias_var, one.options
 
 
 def repeats_of(own: list[Result]) -> int:
